@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::core::event::{Event, EventKind};
 use crate::core::exit::Exit;
 pub use crate::core::history::{Ended, Page};
-use crate::core::history::{Ends, Kept};
+use crate::core::history::{Ends, KeptEvents};
 use crate::core::model::{Class, TaskId};
 use crate::proto;
 use crate::units::BootTime;
@@ -125,7 +125,7 @@ impl Access {
 /// [`history`](crate::core::history) has the rule of which events go first.
 #[derive(Debug)]
 pub struct EventRing {
-    kept: RwLock<Kept>,
+    kept: RwLock<KeptEvents>,
     ended: RwLock<Ends>,
     newest: watch::Sender<u64>,
 }
@@ -135,7 +135,7 @@ impl EventRing {
     /// `recovered` are those of the time before.
     pub fn new(capacity: usize, recovered: impl IntoIterator<Item = Event>) -> EventRing {
         let ring = EventRing {
-            kept: RwLock::new(Kept::new(capacity)),
+            kept: RwLock::new(KeptEvents::new(capacity)),
             ended: RwLock::new(Ends::new(capacity)),
             newest: watch::Sender::new(0),
         };
@@ -156,7 +156,7 @@ impl EventRing {
         self.newest.send_replace(seq);
     }
 
-    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+    fn kept(&self) -> RwLockReadGuard<'_, KeptEvents> {
         self.kept.read().unwrap_or_else(PoisonError::into_inner)
     }
 

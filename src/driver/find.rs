@@ -12,7 +12,7 @@ use super::process::alive;
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
 use crate::core::history_state::HistoryState;
 use crate::core::model::TaskId;
-use crate::core::restore::{Known, Left, Restore, Seen, Start, Verdict};
+use crate::core::restore::{GroupUse, Known, Observation, Restore, Start, Verdict};
 use crate::core::state::Restored;
 use crate::core::task::Task;
 use crate::state::Recovered;
@@ -91,7 +91,7 @@ impl Finder<'_> {
             record.unattach();
             group = record.group.as_ref().and_then(|stored| self.reopen(id, stored));
         }
-        let seen = Seen {
+        let seen = Observation {
             group: group.as_ref().map(|group| group.record.clone()),
             occupied: self.occupied(&record, group.as_ref()),
             main_lives: record.who.process.is_some_and(alive),
@@ -106,10 +106,10 @@ impl Finder<'_> {
         self.leave(id, group, left);
     }
 
-    fn leave(&mut self, id: TaskId, group: Option<Group>, left: Left) {
+    fn leave(&mut self, id: TaskId, group: Option<Group>, left: GroupUse) {
         match left {
-            Left::Held => self.groups.extend(group.map(|group| (id, group))),
-            Left::Unneeded => {
+            GroupUse::InUse => self.groups.extend(group.map(|group| (id, group))),
+            GroupUse::Unneeded => {
                 let occupied = |group: &Group| {
                     self.tree.processes(group).is_ok_and(|processes| !processes.is_empty())
                 };
@@ -121,7 +121,7 @@ impl Finder<'_> {
                     group => self.remove.extend(group),
                 }
             }
-            Left::Gone => {}
+            GroupUse::GivenBack => {}
         }
     }
 

@@ -284,7 +284,7 @@ impl Executor<'_> {
         let Some(facts) = facts else { return Ok((Leaving::Leave { lost: None }, None)) };
         let unit = match &facts.holder {
             Holder::Systemd(unit) => Some(unit.name.clone()),
-            Holder::Nobody | Holder::Manager(_) => None,
+            Holder::None | Holder::Manager(_) => None,
         };
         Ok((leaving::decide(&facts), unit))
     }
@@ -312,7 +312,7 @@ impl Executor<'_> {
             HeldBy::None | HeldBy::Manager(_) => None,
         };
         let holder = match held_by {
-            HeldBy::None => Holder::Nobody,
+            HeldBy::None => Holder::None,
             HeldBy::Manager(manager) => Holder::Manager(manager),
             HeldBy::Systemd(unit) => {
                 let stop = stop_of(&unit, report);

@@ -29,7 +29,7 @@ use lrs_host::files::at;
 use super::checksum::{self, Checked};
 use super::{Damage, StateError, aside, record};
 use crate::core::event::Event;
-use crate::core::history::Kept;
+use crate::core::history::KeptEvents;
 use crate::core::history_state::HistoryState;
 
 /// Format of the segments this daemon writes and reads.
@@ -78,7 +78,7 @@ pub struct Journal {
     /// Sequence number with which the present segment began.
     began: u64,
     /// Events of tasks that run.
-    running: Kept,
+    running: KeptEvents,
 }
 
 /// What was in the history.
@@ -118,7 +118,7 @@ impl Journal {
         replayed.events.dedup_by_key(|event| event.seq);
         let number = segments.pop().unwrap_or(0);
         let older = segments;
-        let (dir, running) = (dir.to_owned(), Kept::new(1));
+        let (dir, running) = (dir.to_owned(), KeptEvents::new(1));
         let mut journal =
             Journal { dir, number, file: None, filled, older, standing, began, running };
         replayed.events.iter().for_each(|event| journal.note(event));

@@ -219,7 +219,7 @@ fn compare(daemon: &Daemon, groups: Groups) {
             others / node,
             off
         );
-        let said = format!(
+        let figures = format!(
             "{length} ms: tasks {} in status, {used} for wait4, others {found} with a hog of {others}, of {node} \
              CPU seconds",
             cycles.tasks
@@ -227,7 +227,7 @@ fn compare(daemon: &Daemon, groups: Groups) {
         let (much, close) = (used > 0.02 * node, off.abs() < bound);
         // Not a number is a fault too.
         if !(much && close && found > others - bound * node) {
-            faults.push(said);
+            faults.push(figures);
         }
     }
     daemon.nothing_left();

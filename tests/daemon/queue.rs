@@ -74,7 +74,7 @@ fn the_queue_says_who_waits_and_why_and_a_wait_can_be_ended() {
     assert!(shown.contains("place 3 in the queue"), "{shown}");
     daemon.ok(&["cancel", id]);
     assert_eq!(daemon.join(second).code(), Some(125));
-    daemon.refused(&["cancel", id], 1, "nobody waits");
+    daemon.refused(&["cancel", id], 1, "no request waits");
     assert_eq!(of_length(&daemon, 2)[0]["pid"], urgent);
     daemon.finish(tasks[0]);
     daemon.task_of(urgent);

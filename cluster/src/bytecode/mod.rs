@@ -17,7 +17,7 @@
 //! - exception handlers, lambdas and static initialisers are not followed.
 //!
 //! Limits: what a job reads, how much, and what its libraries do is not in its bytecode, so the
-//! prediction is for a job that nobody has measured. Jars inside the jar are not opened. The
+//! prediction is for a job that was never measured. Jars inside the jar are not opened. The
 //! sizes of what is read are bounded ([`jar::Limits`], [`program::MAX_CODE`]): a jar cannot make
 //! this run long or use much memory.
 

@@ -22,7 +22,7 @@ const MAX_ANCESTORS: usize = 64;
 /// Classes that are looked at below one class.
 const MAX_DESCENDANTS: usize = 1_000;
 
-/// The kinds of program whose class the thesis predicts.
+/// The kinds of program for which the thesis predicts the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -499,21 +499,22 @@ fn header(bytes: Vec<u8>) -> Result<Class, String> {
 }
 
 fn methods(bytes: &[u8]) -> Result<Methods, String> {
-    let told = |error: noak::error::DecodeError| error.to_string();
-    let file = ClassFile::new(bytes).map_err(told)?;
+    let in_words = |error: noak::error::DecodeError| error.to_string();
+    let file = ClassFile::new(bytes).map_err(in_words)?;
     let pool = file.pool();
     let mut methods = Methods::new();
     for method in file.methods() {
-        let method = method.map_err(told)?;
-        let name = pool.retrieve(method.name()).map_err(told)?.display().to_string();
-        let descriptor = pool.retrieve(method.descriptor()).map_err(told)?.display().to_string();
+        let method = method.map_err(in_words)?;
+        let name = pool.retrieve(method.name()).map_err(in_words)?.display().to_string();
+        let descriptor =
+            pool.retrieve(method.descriptor()).map_err(in_words)?.display().to_string();
         let mut own = None;
         for attribute in method.attributes() {
-            let attribute = attribute.map_err(told)?;
-            if pool.retrieve(attribute.name()).map_err(told)?.as_bytes() != b"Code" {
+            let attribute = attribute.map_err(in_words)?;
+            if pool.retrieve(attribute.name()).map_err(in_words)?.as_bytes() != b"Code" {
                 continue;
             }
-            if let AttributeContent::Code(code) = attribute.read_content(pool).map_err(told)? {
+            if let AttributeContent::Code(code) = attribute.read_content(pool).map_err(in_words)? {
                 own = Some(body(&code, pool).map_err(|reason| format!("{name}: {reason}"))?);
             }
         }

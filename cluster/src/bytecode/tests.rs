@@ -117,7 +117,7 @@ fn straight(length: usize) -> Vec<u8> {
     code
 }
 
-/// A map class whose method is `code`.
+/// A map class with `code` as its method.
 fn mapper(name: &str, code: &[u8]) -> Vec<u8> {
     Assembler::class(name, MAPPER).method("map", MAP, 0, code).bytes()
 }
@@ -194,8 +194,8 @@ fn a_bridge_does_not_count_as_a_map_method() {
 }
 
 #[test]
-fn branches_loops_and_code_behind_the_end_count_as_said() {
-    // 0 iconst_0; 1 ifeq 8; 4 nop; 5 goto 0; 8 return; then nobody comes.
+fn branches_loops_and_code_behind_the_end_count_as_documented() {
+    // 0 iconst_0; 1 ifeq 8; 4 nop; 5 goto 0; 8 return; what follows is not reached.
     let code = [ICONST_0, IFEQ, 0, 7, NOP, GOTO, 0xff, 0xfb, RETURN, NOP, NOP, RETURN];
     assert_eq!(path(vec![mapper("a/Map", &code)]), Some(5));
     // A switch over one key and a default: 12 bytes after three of padding, at 1.

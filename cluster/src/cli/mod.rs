@@ -37,9 +37,9 @@ enum Command {
     Plan(plan::PlanArgs),
     /// The class of the map and reduce programs in a jar, predicted from their bytecode
     ///
-    /// For a job that has never run and has no computing rate: a program whose longest path through
-    /// its bytecode is short is predicted to wait for its input (io), one with a long path to compute
-    /// (cpu). PATH counts instructions, with those of the jar's methods that are called; LIMIT is
+    /// For a job that has never run and has no computing rate: a program is predicted to wait for
+    /// its input (io) if the longest path through its bytecode is short, and to compute (cpu) if it is
+    /// long. PATH counts instructions, with those of the jar's methods that are called; LIMIT is
     /// what it is compared with, 500 for map and 1,000 for reduce; RATE is a computing rate to
     /// assume in the file for `plan` until `lrsctl jobs` has one. A measured rate is better.
     /// Finds subclasses of Hadoop's Mapper and Reducer, old API and new. Runs nothing of the jar;

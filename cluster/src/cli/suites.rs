@@ -163,13 +163,13 @@ fn outcome(suite: &Suite, threads: Option<usize>) -> Outcome {
                     suite.cases.get(index).map(|case| (index, case))
                 } {
                     bar.set_message(name.clone());
-                    let told = AtomicUsize::new(0);
+                    let shown = AtomicUsize::new(0);
                     let done = |now: u64| {
-                        let before = told.swap(now as usize, Ordering::Relaxed) as u64;
+                        let before = shown.swap(now as usize, Ordering::Relaxed) as u64;
                         bar.inc(now.saturating_sub(before));
                     };
                     let figures = play(scenario, since_start, &done);
-                    // A thread that panicked while it held the lock has told the reason.
+                    // A thread that panicked while it held the lock has written the reason.
                     if let Ok(mut found) = found.lock() {
                         found.push((index, figures));
                     }

@@ -1,7 +1,7 @@
 //! Delay scheduling (Zaharia et al., "Delay scheduling: a simple technique for achieving locality and
 //! fairness in cluster scheduling", EuroSys 2010, sections 3 and 4).
 //!
-//! A free slot goes to the job whose turn it is by [`crate::placement::groups`]. If that job has no task with its
+//! A free slot goes to the job that is next by [`crate::placement::groups`]. If that job has no task with its
 //! input near enough, it is passed over and the next job is looked at; once it was passed over long
 //! enough, it takes what it gets:
 //!

@@ -2,7 +2,8 @@
 //! with the input is free before the input could be moved.
 //!
 //! 1. Jobs get tasks admitted by dominant resource fairness over CPUs, memory and disk: always the
-//!    job whose largest share of any of them is smallest, while its next task fits into what is idle.
+//!    job with the smallest dominant share (its largest share of any of them), while its next task
+//!    fits into what is idle.
 //! 2. Admitted tasks and the nodes that hold their input and have room are matched at the largest sum
 //!    of weights; a weight is the idle share of the node. A node takes one task at each matching, and
 //!    is matched again with what it has left.

@@ -1,4 +1,4 @@
-//! Groups of jobs (users, queues, pools), their shares of a cluster, and whose turn it is.
+//! Groups of jobs (users, queues, pools), their shares of a cluster, and which job is next.
 //!
 //! Groups form a forest; jobs are in its leaves. Siblings share what their parent has: each its
 //! minimum first, then by weight (Zaharia et al., "Delay scheduling", EuroSys 2010, section 2 and
@@ -22,7 +22,7 @@ pub struct Group {
     pub weight: f64,
     /// Slots that it has before weights count.
     pub min_slots: u32,
-    /// Whose turn it is among its jobs.
+    /// Which of its jobs is next.
     pub order: Order,
 }
 
@@ -34,7 +34,7 @@ impl Group {
     }
 }
 
-/// Whose turn it is among the jobs of a group.
+/// Which of the jobs of a group is next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {

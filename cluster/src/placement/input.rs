@@ -98,7 +98,7 @@ pub struct GroupInput {
     /// Slots that it has before weights count.
     #[serde(default)]
     pub min_slots: u32,
-    /// Whose turn it is among its jobs.
+    /// Which of its jobs is next.
     #[serde(default)]
     pub order: Order,
 }

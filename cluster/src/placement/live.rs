@@ -81,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets a job whose tasks have all ended; `false`, and nothing done, while one has not.
+    /// Forgets a job once all its tasks have ended; `false`, and nothing done, while one has not.
     pub fn forget(&mut self, job: JobId) -> bool {
         let of = &self.jobs[job.0];
         if of.forgotten || of.running > 0 || of.waiting_tasks() > 0 {

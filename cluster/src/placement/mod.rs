@@ -16,7 +16,7 @@
 //! | [`plan`] | one decision for a whole cluster, in figures |
 //! | [`fifo`], [`local`] | Hadoop's choices, as baselines |
 //! | [`lsap`], [`solver`] | all tasks and slots at once, at the least sum of costs |
-//! | [`groups`], [`preempt`] | shares of groups of jobs, and whose turn it is; what to preempt for them |
+//! | [`groups`], [`preempt`] | shares of groups of jobs, and which job is next; what to preempt for them |
 //! | [`delay`] | delay scheduling |
 //! | [`dla`], [`resources`] | DLAforBT: matching by idle resources; CPUs, memory, disk |
 //! | [`dispatcher`], [`layering`], [`wco`] | the thesis: LRS (ch. 4), slot layering (ch. 3), WCO (ch. 2) |

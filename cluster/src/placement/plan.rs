@@ -24,7 +24,7 @@ pub struct Plan {
     /// The starts, in order.
     pub assigned: Vec<Assigned>,
     /// The jobs with tasks that wait.
-    pub waiting: Vec<Held>,
+    pub waiting: Vec<WaitingJob>,
     /// What does not fit together in the input.
     pub warnings: Vec<String>,
     /// Totals.
@@ -54,7 +54,7 @@ pub struct Assigned {
 
 /// A job with tasks that wait.
 #[derive(Clone, Debug, Serialize)]
-pub struct Held {
+pub struct WaitingJob {
     /// Name of the job.
     pub job: String,
     /// How many of its tasks wait.
@@ -133,7 +133,7 @@ fn report(policy: &'static str, turn: Turn<'_>) -> Plan {
         let job = &cluster[job];
         let tasks = job.waiting_tasks();
         summary.waiting += tasks;
-        waiting.push(Held { job: job.name.clone(), tasks, reason: reason.to_string() });
+        waiting.push(WaitingJob { job: job.name.clone(), tasks, reason: reason.to_string() });
     }
     Plan { policy, assigned, waiting, warnings: warnings(cluster), summary }
 }

@@ -229,7 +229,7 @@ fn two_racks(jobs: Vec<JobInput>) -> ClusterInput {
 
 #[test]
 fn lsap_takes_the_way_that_is_short_in_sum() {
-    // m0 and m1 both have their input on a: one of them goes next door, m2 stays away from there
+    // m0 and m1 both have their input on a: one goes elsewhere in the rack, m2 stays away from there
     let jobs = vec![job("j", 0, &[("m0", "a"), ("m1", "a"), ("m2", "bc")])];
     let plan = planned("lsap", &check(two_racks(jobs)).unwrap());
     assert_eq!(plan.summary.transfer_seconds, Some(1.0), "{plan:#?}");

@@ -93,13 +93,13 @@ pub struct Choice {
 pub enum Reason {
     /// The next of its kind, of the first job that has one.
     FirstInQueue,
-    /// The first of any job whose input is this near.
+    /// The first of any job with its input this near.
     Nearest(Locality),
     /// One reduce task at each heartbeat, before the maps.
     OneReduce,
     /// A map for a free active slot.
     ActiveSlot,
-    /// A map of any job whose input is on the node, for a passive slot.
+    /// A map of any job with its input on the node, for a passive slot.
     PassiveLocal,
     /// A map for a passive slot, when none has its input on the node.
     PassiveAny,

@@ -1,6 +1,6 @@
 //! The waiting tasks of a job, by where their input is.
 //!
-//! Sets in order, so that the question of every policy, "has this job a task whose input is here?",
+//! Sets in order, so that the question of every policy, "has this job a task with its input here?",
 //! costs a search in a tree, and the answer does not depend on what was asked before.
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ impl Waiting {
         self.all.iter().copied()
     }
 
-    /// The first whose way to its input is no longer than `limit` on a node of a rack; the
+    /// The first that has a way to its input no longer than `limit` on a node of a rack; the
     /// shortest way wins.
     pub fn first(&self, node: NodeId, rack: RackId, limit: Locality) -> Option<TaskId> {
         let here = || after(&self.by_node, (node, TaskId(0))).filter(|(of, _)| *of == node);

@@ -1,7 +1,7 @@
 //! A picture of one figure: a bar for each case, as SVG.
 //!
 //! Cases named `case/policy` stand by policy, so that the cases of one can be compared; the name is
-//! beside each bar, so that nothing is said by colour alone. Written by hand: `lrs-bench` draws with
+//! beside each bar, so that nothing is shown by colour alone. Written by hand: `lrs-bench` draws with
 //! plotters, which is a lot of code for bars.
 //!
 //! Limits: one figure, from 0 on; the widths of letters are guessed.

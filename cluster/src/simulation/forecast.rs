@@ -11,13 +11,13 @@ const KEPT: usize = 32;
 
 /// The times of the tasks of a job, of one kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct TaskTimes {
     sum: Duration,
     count: u32,
     last: [Duration; KEPT],
 }
 
-impl Held {
+impl TaskTimes {
     pub(crate) fn learn(&mut self, held: Duration) {
         self.last[self.count as usize % KEPT] = held;
         self.sum = self.sum.saturating_add(held);
@@ -44,12 +44,12 @@ mod tests {
 
     #[test]
     fn nothing_is_known_before_the_first_end() {
-        assert_eq!((Held::default().mean(), Held::default().median()), (None, None));
+        assert_eq!((TaskTimes::default().mean(), TaskTimes::default().median()), (None, None));
     }
 
     #[test]
     fn mean_and_median_follow_what_ended() {
-        let mut held = Held::default();
+        let mut held = TaskTimes::default();
         [4, 1, 10].into_iter().for_each(|seconds| held.learn(Duration::from_secs(seconds)));
         assert_eq!(held.mean(), Some(Duration::from_secs(5)));
         assert_eq!(held.median(), Some(Duration::from_secs(4)));

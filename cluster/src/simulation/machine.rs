@@ -207,7 +207,7 @@ pub struct Shared {
     node: Node,
     booted: Duration,
     tasks: Vec<(Pid, TaskId)>,
-    /// Tasks whose input is there at this time.
+    /// Tasks that have their input at this time.
     moving: Vec<(Duration, Pid, Load)>,
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn starved_of(node: &Node, tasks: &[(Pid, TaskId)]) -> Option<TaskId>
     largest.filter(|(pid, _)| resident(pid) > 0).map(|(_, task)| *task)
 }
 
-/// Those whose input has come begin to work.
+/// Those that have their input begin to work.
 pub(crate) fn begin(moving: &mut Vec<(Duration, Pid, Load)>, now: Duration, node: &mut Node) {
     moving.retain(|(at, pid, load)| {
         if *at <= now {

@@ -21,13 +21,13 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::simulation::Clock;
 use crate::simulation::figures::{Figures, Loss};
-use crate::simulation::forecast::Held;
+use crate::simulation::forecast::TaskTimes;
 use crate::simulation::machine::{Ended, Machine, Start};
 use crate::simulation::scenario::Scenario;
 use crate::simulation::workload::{Arrival, Todo, Workload, exponential, random, spread};
 use lrs_sim::outside::Killed;
 
-/// Time between two looks at the shares of the groups.
+/// Time between two checks of the shares of the groups.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// What happens, and at which node.
@@ -49,7 +49,7 @@ struct Live {
     reduces: usize,
     last_end: Duration,
     /// How long its tasks that have ended held their slots, maps and reduces.
-    took: [Held; 2],
+    took: [TaskTimes; 2],
 }
 
 /// Why a case was not run.
@@ -208,14 +208,14 @@ impl<'a> Run<'a> {
     }
 
     fn play(&mut self, done: &dyn Fn(u64)) -> Result<(), Refused> {
-        let mut told = self.figures.tasks();
+        let mut reported = self.figures.tasks();
         while !self.is_over() {
             if !self.step()? {
                 break;
             }
-            if self.figures.tasks() >= told + 1000 {
-                told = self.figures.tasks();
-                done(told);
+            if self.figures.tasks() >= reported + 1000 {
+                reported = self.figures.tasks();
+                done(reported);
             }
         }
         done(self.figures.tasks());

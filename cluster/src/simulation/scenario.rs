@@ -134,7 +134,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The memory of a node, where that is said.
+    /// The memory of a node, where the scenario has one.
     pub fn memory(&self) -> Option<u64> {
         self.capacity.map(|capacity| capacity.memory_bytes as u64).filter(|bytes| *bytes > 0)
     }

@@ -50,7 +50,7 @@ impl Shaped {
     pub fn boot(nodes: &Nodes, now: Duration) -> Alive<Shaped> {
         let node = Node::boot(hardware(nodes), wall());
         let (store, fuse) = (Store::default(), Fuse::default());
-        let mut out = Outside { node, store, boot: 0, fuse, told: Vec::new() };
+        let mut out = Outside { node, store, boot: 0, fuse, replies: Vec::new() };
         out.store.history_state.counters.epoch = 1;
         // The root is there.
         let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
@@ -105,7 +105,7 @@ impl Shaped {
     /// Whoever has its slot moves its input, or begins to work.
     fn answers(&mut self) -> Alive<()> {
         while self.daemon.work(&mut self.out)? || self.daemon.listen(&mut self.out)? {}
-        for (call, reply) in std::mem::take(&mut self.out.told) {
+        for (call, reply) in std::mem::take(&mut self.out.replies) {
             if let (Reply::Admitted(_), Some((pid, load, at))) = (reply, self.asked.remove(&call)) {
                 self.moving.push((at, pid, load));
             }

@@ -1,6 +1,6 @@
 //! Files of cases, and what the sources published beside what comes out.
 //!
-//! A suite is TOML. What stands at its top holds for all cases; a case changes keys of it, tables key
+//! A suite is TOML. What is at its top holds for all cases; a case changes keys of it, tables key
 //! by key, lists as a whole. `policies` makes a case of each for every case, named `case/policy`, but
 //! for those that the scenario lacks something for.
 //!

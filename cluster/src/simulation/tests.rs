@@ -281,7 +281,7 @@ impl Run<'_> {
 }
 
 #[test]
-fn a_policy_that_can_start_nothing_is_said_to_be_stuck() {
+fn a_policy_that_can_start_nothing_is_reported_as_stuck() {
     let suite = Suite::parse("title = ''\nnodes = { active = 0 }\n[[job]]\nname = 'j'\nmaps = 1");
     let refused = run(&suite.unwrap().cases[0].1, no_clock, &|_| {}).unwrap_err();
     assert!(matches!(refused, Refused::Stuck(_, 1)), "{refused}");

@@ -81,7 +81,7 @@ pub(crate) fn exponential(rng: &mut Pcg64Mcg, mean: f64) -> Duration {
     Duration::from_secs_f64(if mean > 0.0 { seconds.min(1e12) } else { 0.0 })
 }
 
-/// A factor whose mean is 1.
+/// A factor with a mean of 1.
 pub(crate) fn spread(rng: &mut Pcg64Mcg, sigma: f64) -> f64 {
     if sigma <= 0.0 {
         return 1.0;

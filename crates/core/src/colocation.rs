@@ -12,9 +12,9 @@
 //! nothing running any job suits. A job without a rate is to
 //! be sampled first (one of its tasks run and measured), whatever runs here.
 //!
-//! Ours, where the source is silent: a running task whose rate is not known yet counts as
-//! `M`, the rate expected of a task one knows nothing about; it so stays in the divisor
-//! without pulling the outcome either way. Without any `M` (no argument, no job with a rate)
+//! Ours, where the source is silent: a running task without a known rate counts as `M`, the rate
+//! expected of a task one knows nothing about; so it stays in the divisor without pulling the
+//! outcome either way. Without any `M` (no argument, no job with a rate)
 //! the job asked about is the only one known, and `M` is its own rate.
 //!
 //! Advice only: nothing in LRS refuses a task because of it.
@@ -28,7 +28,7 @@ pub struct Question {
     pub job_rate: Option<Share>,
     /// The tasks on this node.
     pub running: Running,
-    /// M; `None`: nobody knows one.
+    /// M; `None`: not known.
     pub mean_rate: Option<Share>,
     /// Slack, `classify.colocation_threshold`.
     pub threshold: f64,
@@ -37,11 +37,11 @@ pub struct Question {
 /// The running tasks, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Running {
-    /// Tasks whose rate is known.
+    /// Tasks with a known rate.
     pub measured: u32,
     /// Sum of those rates.
     pub rate_sum: f64,
-    /// Tasks whose rate is not known yet.
+    /// Tasks without a known rate yet.
     pub unmeasured: u32,
 }
 

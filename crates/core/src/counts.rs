@@ -1,7 +1,7 @@
 //! What is measured of one task: its readings, and the meter that splits its time.
 //!
-//! A reading is taken every cycle; an interval of the meter may span several. Counters of somebody
-//! else's group had a life before the task: the baseline is what they said at its admission.
+//! A reading is taken every cycle; an interval of the meter may span several. The counters of
+//! another owner's group count from before the task: the baseline is what they read at its admission.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ impl Counts {
         TaskSample { cpu: counted.map(|cpu| cpu + self.cpu_before), ..now }
     }
 
-    /// Bytes read from and written to disks since admission; `None`: of a group that had a life before,
-    /// whose counters were not read at its admission, or not read yet.
+    /// Bytes read from and written to disks since admission; `None`: not read yet, or not read at the
+    /// admission of a group that was there before.
     pub fn bytes_since_admission(&self) -> (Option<Bytes>, Option<Bytes>) {
         match (&self.last, &self.baseline) {
             (Some((_, now)), None) => (now.read, now.written),

@@ -6,7 +6,7 @@
 //! free throughout `shrink_after` cycles. A slot in use is never withdrawn. Slots on trial: probe.rs;
 //! slots opened between two cycles: ramp.rs.
 //!
-//! Where every other slot is taken, slots that were closed because nobody took them open again with
+//! Where every other slot is taken, slots that were closed because no task took them open again with
 //! the next cycle. If no task came or went meanwhile they then stay, as many as memory allows, until
 //! the CPU is saturated or the guard holds: schedulers that read free slots find them, and tasks that
 //! sleep do not make slots open and close for ever.
@@ -112,7 +112,7 @@ impl Shaper {
     }
 
     /// Opens as many slots as the formula says; by probe as many as the CPU could carry, which is a
-    /// trial where nobody waits for them. Never more than `most`. Answers how many.
+    /// trial where no request waits for them. Never more than `most`. Answers how many.
     pub(super) fn expand(
         &mut self,
         cpu: &CpuShares,
@@ -284,7 +284,7 @@ impl Shaper {
         }
     }
 
-    /// Closes expanded slots of the `free` ones that nobody took. Those that opened again since such
+    /// Closes expanded slots of the `free` ones that no task took. Those that opened again since such
     /// slots were closed, with the same tasks, stay if memory allows them.
     fn close_untaken(&mut self, free: u32, cpu: &CpuShares, memory: Option<&Memory>, now: Moment) {
         let Totals { admitted, completed, released, .. } = self.totals;
@@ -380,7 +380,7 @@ impl Shaper {
     }
 
     /// Capacities as settings and CPUs have them now; an expanded passive tier stays expanded
-    /// as far as it may. The caller settles.
+    /// as far as it may. The caller rearranges.
     pub(super) fn size(&mut self) {
         let active = self.policy.active.unwrap_or(self.cpus.slots()).max(1);
         let base = self.policy.passive.unwrap_or(active);

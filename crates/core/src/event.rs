@@ -95,9 +95,9 @@ pub enum EventKind {
     Reloaded,
     /// Something of the stored state was damaged and rebuilt.
     Recovered,
-    /// Another scheduler was told what the node has for its tasks, and shows it.
+    /// Another scheduler was sent what the node has for its tasks, and shows it.
     Offered,
-    /// It could not be told.
+    /// It could not be sent.
     #[serde(rename = "offer_failed")]
     OfferFailed,
 }

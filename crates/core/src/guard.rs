@@ -8,7 +8,7 @@
 //! ever killed: this stage only stops more tasks from coming.
 //!
 //! The signals are available memory, of the node and below every limit ([`Memory`]), the share of time in which all tasks stalled for memory (PSI
-//! `full`), and swap in use that grows. How much swap is in use is none: pages that nobody wants
+//! `full`), and swap in use that grows. How much swap is in use is none: pages that no process reads
 //! stay there. Nor are the node's pressure on CPU and disks: passive tasks that wait for them are
 //! what LRS is for.
 //!
@@ -80,7 +80,7 @@ impl Signals {
         }
     }
 
-    /// In the order in which reasons are said.
+    /// In the order in which reasons are given.
     fn levels(&self, policy: &GuardPolicy) -> [Option<Level>; 3] {
         let memory = self.memory.as_ref().map(|memory| {
             let reserve = |total| policy.reserve.of(total);
@@ -112,29 +112,29 @@ impl Signals {
         });
         let limit = policy.memory_pressure.value();
         let pressure = self.memory_full.map(|full| {
-            let said = format!(
+            let found = format!(
                 "all tasks stalled for memory for {:.1} % of the cycle",
                 100.0 * full.value()
             );
-            level(full.value(), limit, &said, format!("the limit of {:.1} %", 100.0 * limit))
+            level(full.value(), limit, &found, format!("the limit of {:.1} %", 100.0 * limit))
         });
         let limit = policy.swap_growth.0 as f64;
         let swap = self.swap_growth.map(|growth| {
-            let said = format!("swap in use grew by {} a second", Bytes(growth.max(0.0) as u64));
-            level(growth, limit, &said, format!("the limit of {}", policy.swap_growth))
+            let found = format!("swap in use grew by {} a second", Bytes(growth.max(0.0) as u64));
+            level(growth, limit, &found, format!("the limit of {}", policy.swap_growth))
         });
         [memory, pressure, swap]
     }
 }
 
 /// Bad from `limit` on, good up to half of it; nothing at all is never bad.
-fn level(value: f64, limit: f64, said: &str, limit_in_words: String) -> Level {
+fn level(value: f64, limit: f64, found: &str, limit_in_words: String) -> Level {
     if value > 0.0 && value >= limit {
-        Level::Bad(format!("{said}, at or above {limit_in_words}"))
+        Level::Bad(format!("{found}, at or above {limit_in_words}"))
     } else if value <= limit / 2.0 {
-        Level::Good(format!("{said}, half of {limit_in_words} at most"))
+        Level::Good(format!("{found}, half of {limit_in_words} at most"))
     } else {
-        Level::Between(format!("{said}, more than half of {limit_in_words}"))
+        Level::Between(format!("{found}, more than half of {limit_in_words}"))
     }
 }
 

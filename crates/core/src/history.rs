@@ -1,15 +1,15 @@
 //! Which events are kept in memory, and which ends of tasks.
 //!
 //! Users share the room. Where it is full the one who has most in it loses the oldest of that, so that a
-//! flood of one user erases its own events first, and nobody else's part becomes less than an equal one.
-//! What is nobody's (slots, the guard, starts and stops) has a part as a user has. Of each task that runs
+//! flood of one user erases its own events first, and no other user's part becomes less than an equal one.
+//! Events of no user (slots, the guard, starts and stops) have a part as a user has. Of each task that runs
 //! the last event of each kind is kept beside that, whatever happens: the admission, why it is in its tier,
 //! what the guard did with it. They go into the common room when it ends.
 //!
-//! The bound is so many events as there is room for ([`Kept::new`]), and for each task that runs as many
-//! more as there are kinds of events about tasks: fewer than 20.
+//! The bound is so many events as there is room for ([`KeptEvents::new`]), and for each task that runs
+//! as many more as there are kinds of events about tasks: fewer than 20.
 //!
-//! Whose an event is says its `uid`, or an earlier event about the same task or reservation.
+//! The user of an event is its `uid`, or that of an earlier event about the same task or reservation.
 //!
 //! Limits. Of a task that runs earlier events of a kind may go. Events of a reservation are its owner's
 //! and go with them.
@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::event::{Event, EventKind};
 use super::exit::Exit;
 
-/// Whose an event is; `None`: nobody's, or not known.
+/// The user of an event; `None`: of no user, or not known.
 type Owner = Option<u32>;
 
 /// Room that users share.
@@ -71,7 +71,7 @@ struct Story {
 
 /// The events that are kept, by number.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct KeptEvents {
     events: BTreeMap<u64, Arc<Event>>,
     room: Room,
     stories: BTreeMap<String, Story>,
@@ -88,11 +88,11 @@ pub struct Page {
     pub events: Vec<Arc<Event>>,
 }
 
-impl Kept {
+impl KeptEvents {
     /// Room for so many events (at least 1) beside those of tasks that run.
-    pub fn new(capacity: usize) -> Kept {
+    pub fn new(capacity: usize) -> KeptEvents {
         let (events, stories) = (BTreeMap::new(), BTreeMap::new());
-        Kept { events, room: Room::new(capacity), stories, whole: true }
+        KeptEvents { events, room: Room::new(capacity), stories, whole: true }
     }
 
     /// Adds the next one.
@@ -100,11 +100,11 @@ impl Kept {
         let seq = event.seq;
         let next = self.events.last_key_value().map_or(1, |(last, _)| last.saturating_add(1));
         self.whole &= seq == next;
-        let said = uid(&event);
-        let (mut owner, mut loose) = (said, vec![seq]);
+        let named = uid(&event);
+        let (mut owner, mut loose) = (named, vec![seq]);
         if let Some(id) = &event.task {
             let story = self.stories.entry(id.clone()).or_default();
-            story.owner = said.or(story.owner);
+            story.owner = named.or(story.owner);
             owner = story.owner;
             story.seqs.insert(seq);
             loose = story.next(event.kind, seq);

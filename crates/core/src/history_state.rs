@@ -1,7 +1,7 @@
-//! Where the events up to now leave the node's books: totals, job rates, numbers.
+//! The history state, to which the events up to now add up: totals, job rates, numbers.
 //!
-//! The journal is the source of truth for everything that is counted: these books are a fold
-//! over its events, so that a total can never disagree with the history and a daemon killed at
+//! The journal is the source of truth for everything that is counted: the history state is a
+//! fold over its events, so that a total can never disagree with the history and a daemon killed at
 //! any instant resumes with exactly what it had recorded.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::model::{JobKey, Label, ReservationId, TaskId, Tier};
 use crate::state::{Counters, Totals};
 use crate::units::WallTime;
 
-/// The books after some event.
+/// The history state after some event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistoryState {
     /// Numbers that never restart. `next_order` is kept by the task files.
@@ -150,8 +150,8 @@ impl HistoryState {
 
     fn job(&mut self, key: JobKey) -> &mut Finished {
         if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&key) {
-            // The core's table drops the job idle longest; these books, which only matter
-            // after a restart, drop the first by name.
+            // The core's table drops the job idle longest; this one, which only matters after
+            // a restart, drops the first by name.
             self.jobs.pop_first();
         }
         self.jobs.entry(key).or_default()

@@ -29,7 +29,7 @@ use crate::units::{Bytes, Share, WallTime};
 /// the memory. Of those without running tasks the one idle longest goes first.
 pub const MAX_JOBS: usize = 4096;
 
-/// For how many tasks a mean of a job stands at the most: from then on each that finishes
+/// A mean of a job is of so many tasks at most: from then on each that finishes
 /// takes the weight of one from those before it, so after 22 more these weigh half.
 const REMEMBERED: u64 = 32;
 
@@ -38,7 +38,7 @@ const REMEMBERED: u64 = 32;
 pub struct Finished {
     /// Tasks that ended.
     pub count: u64,
-    /// Tasks whose main process ended otherwise than with status 0, as far as that is known.
+    /// Tasks with a main process that ended otherwise than with status 0, as far as that is known.
     #[serde(default)]
     pub failed: u64,
     /// Sum of the computing rates of those that had one, aged.

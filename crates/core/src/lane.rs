@@ -6,8 +6,8 @@
 //!
 //! - Entry ([`Lane::cycle`]) is by burst, CPU time per voluntary switch below [`SHORT_BURST`], and by
 //!   computing rate, the part of a CPU that the task takes when it need not wait for one: the lowest
-//!   comes first, until `share` of each active slot is promised. A task whose burst is not known yet
-//!   may enter by the rate of its job. A high rate keeps nobody out who computes in short bursts: a
+//!   comes first, until `share` of each active slot is promised. A task without a known burst may
+//!   enter by the rate of its job. A high rate keeps out no task that computes in short bursts: a
 //!   starved task has no exact one, and beside others it often computes less than alone.
 //! - A task has an allowance: its part of a CPU a second, [`DEPTH`] of it at once. [`Lane::look`]
 //!   compares it with the CPU counters every [`LOOK`]. A task over it gets [`SLOW_WEIGHT`] at once, with
@@ -20,7 +20,7 @@
 //! - What a job did before lets a task in, behind those that show bursts of their own, and no longer: a
 //!   slow one has [`WEIGHT`] again by its own short bursts alone. Those that have shown none by
 //!   [`OWN_BURSTS_AFTER`] make room for a task that shows them, whatever their parts are, so that
-//!   nobody keeps the lane by the past of his job.
+//!   no task stays in the lane by the past of its job.
 //! - Over any time `T` all tasks together take at most `share * active * (T + DEPTH)` from active ones,
 //!   and what they got within the last [`LOOK`]: a task enters where that leaves it a full allowance, so
 //!   new ones that come and go add nothing. A part is at least [`LEAST_PART`], which bounds their number.
@@ -31,9 +31,9 @@
 //! - A task that enters by its own bursts takes the place of a slow one with no smaller part, or of one
 //!   with twice its part, so that the smallest demand comes first whoever was there before.
 //!
-//! A member leaves for what it is, and not for what it used, after [`BAD_CYCLES`] cycles in a row whose
-//! last closed interval says so; so a task that changes each cycle stays where it is, and one that
-//! changes more slowly pauses longer each time. Either way weights are seldom written.
+//! A member leaves for what it is, and not for what it used, after [`BAD_CYCLES`] cycles in a row in
+//! which the last closed interval says so; so a task that changes each cycle stays where it is, and one
+//! that changes more slowly pauses longer each time. Either way weights are seldom written.
 //!
 //! When a burst is known. A burst is that of a whole interval ([`super::rate`]), of a thread that was
 //! seen awake when it began. Of a young task each cycle is an interval. Of an old one an interval is up
@@ -44,7 +44,8 @@
 //! at most `share`, so that one of them takes no more than that from one active task. Bursts are those of the thread that was seen
 //! awake: a task with many busy threads may show a short burst, and is out by what it uses.
 //! Nothing is seen of what the kernel's own threads do for a task, to write its blocks for instance.
-//! A task whose rate since its admission is far below that of now has too small a part, and is slow.
+//! A task that computes far more now than in the mean since its admission has too small a part, and is
+//! slow.
 //! A daemon that is killed leaves the weights of its members for the next one to take back.
 
 use std::collections::BTreeMap;
@@ -112,7 +113,7 @@ const FORGIVEN: Duration = Duration::from_secs(1200);
 /// What the lane may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// Part of a CPU for each active slot; 0: nobody enters.
+    /// Part of a CPU for each active slot; 0: no task enters.
     pub share: Share,
     /// Active slots.
     pub active: u32,
@@ -242,7 +243,7 @@ impl Lane {
         self.members.contains_key(&task)
     }
 
-    /// Whose weights a task in the lane has.
+    /// The level of a task in the lane.
     fn level(&self, task: TaskId) -> Option<Level> {
         let member = self.members.get(&task)?;
         Some(if member.slow.is_some() { Level::SlowLane } else { Level::Lane })

@@ -6,7 +6,7 @@
 //!
 //! | held by | it is in | it is |
 //! |---|---|---|
-//! | nobody | the root of each hierarchy, or LRS's own tree | moved |
+//! | no manager | the root of each hierarchy, or LRS's own tree | moved |
 //! | systemd | a login's session or a unit that is not delegated | moved, if nothing is lost |
 //! | another manager | a delegated unit or below it, or any other group | in place, or partly moved, or refused |
 //!
@@ -28,7 +28,7 @@
 //! The last table is tried from the top. What a rule finds is not taken in place unless the rule says
 //! so. A container of YARN's leaves the unit or group of its NodeManager, whatever is lost, and no other
 //! manager's scope. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
-//! admit` moves a part out of a unit whatever is lost, and is told of it. `--leave-unit` moves whatever is
+//! admit` moves a part out of a unit whatever is lost, and warns of it. `--leave-unit` moves whatever is
 //! lost; out of another manager's group it does so for an administrator alone.
 //! Pure: `driver/keeping.rs` brings the facts.
 
@@ -39,7 +39,7 @@ pub struct Facts {
     pub wish: Wish,
     /// Who holds it.
     pub holder: Holder,
-    /// The first finite limit that it would leave, in a sentence; also when that cannot be told.
+    /// The first finite limit that it would leave, in a sentence; also when that is not known.
     pub limit: Option<String>,
     /// Its group and those below hold no other process than the task's.
     pub alone: bool,
@@ -68,11 +68,11 @@ pub enum Wish {
 /// Who manages the groups that a process is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Nobody: it is in the root of each hierarchy, or in LRS's own tree.
-    Nobody,
+    /// No manager: it is in the root of each hierarchy, or in LRS's own tree.
+    None,
     /// systemd, in a unit that is not delegated.
     Systemd(Unit),
-    /// Somebody else.
+    /// Another manager.
     Manager(Manager),
 }
 
@@ -87,7 +87,7 @@ pub struct Unit {
     pub stop: Stop,
 }
 
-/// Somebody else who manages groups: a container runtime, a scheduler, a delegated unit.
+/// Another manager of groups: a container runtime, a scheduler, a delegated unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {
     /// The delegated unit, or the topmost group: `docker`, `slurmstepd.scope`.
@@ -107,7 +107,7 @@ pub enum Stop {
     MainProcess,
     /// All that is in a service: `KillMode=control-group`, `mixed`.
     Everything,
-    /// It is a service, and nobody said: all is assumed. In words, why.
+    /// It is a service, and what stopping it ends is not known: all is assumed. In words, why.
     Assumed(String),
 }
 
@@ -153,7 +153,7 @@ impl Leaving {
 /// See the module.
 pub fn decide(facts: &Facts) -> Leaving {
     match &facts.holder {
-        Holder::Nobody => Leaving::Leave { lost: None },
+        Holder::None => Leaving::Leave { lost: None },
         Holder::Systemd(unit) => from_unit(facts, unit),
         Holder::Manager(manager) => from_manager(facts, manager),
     }
@@ -179,7 +179,7 @@ fn from_unit(facts: &Facts, unit: &Unit) -> Leaving {
     }
     let Some(obstacle) = obstacle(facts) else { return Leaving::InPlace { because } };
     let stays = format!("{because}; it cannot stay in {} as a task: {obstacle}", unit.name);
-    // Out of a limit nobody gets by asking for it.
+    // No request takes a process out of a limit.
     if facts.limit.is_some() && !facts.admin {
         return Leaving::Deny(format!("{stays}; ask an administrator to run it"));
     }
@@ -191,8 +191,8 @@ fn from_unit(facts: &Facts, unit: &Unit) -> Leaving {
     Leaving::Refuse(format!("{stays}; {alone}leave the unit all the same with --leave-unit"))
 }
 
-/// What is lost by a unit whose only process is taken: it ends, and with it the properties that somebody
-/// gave it. `run` execs in a unit made for it, whose end nobody waits for.
+/// What a unit loses when its only process is taken: it ends, and with it the properties that were set
+/// for it. `run` execs in a unit made for it, and no program waits for the end of that unit.
 fn emptied(facts: &Facts, unit: &Unit) -> Option<String> {
     let taken = facts.wish == Wish::Admit && facts.alone && !unit.login;
     let name = &unit.name;
@@ -325,17 +325,17 @@ mod tests {
         let limit = || Some(LIMIT.to_owned());
         let silent = || Stop::Assumed("systemd is silent".into());
         let service = || facts(Stop::Everything);
-        let none = Facts { holder: Holder::Nobody, limit: limit(), ..service() };
+        let none = Facts { holder: Holder::None, limit: limit(), ..service() };
         check([
-            ("nobody's, as ever", none.clone(), "leave"),
-            ("nobody's, a member", Facts { admin: false, ..none }, "leave"),
+            ("no manager's, as ever", none.clone(), "leave"),
+            ("no manager's, a member", Facts { admin: false, ..none }, "leave"),
             ("a session, a scope", facts(Stop::Scope), "leave"),
             ("the same, alone", Facts { alone: true, ..facts(Stop::Scope) }, "leave"),
             ("cron", facts(Stop::MainProcess), "leave"),
             ("a script in a service", service(), "refuse"),
             ("a service alone", Facts { alone: true, ..service() }, "in place"),
-            ("nobody knows", facts(silent()), "refuse"),
-            ("nobody knows, alone", Facts { alone: true, ..facts(silent()) }, "in place"),
+            ("not known", facts(silent()), "refuse"),
+            ("not known, alone", Facts { alone: true, ..facts(silent()) }, "in place"),
             ("no weight", Facts { alone: true, weight: Weight::None, ..service() }, "refuse"),
             ("a limited scope", Facts { limit: limit(), ..facts(Stop::Scope) }, "refuse"),
             (
@@ -344,7 +344,7 @@ mod tests {
                 "in place",
             ),
             ("a limited cron", Facts { limit: limit(), ..facts(Stop::MainProcess) }, "refuse"),
-            ("told to leave", Facts { wish: Wish::LeaveUnit, ..service() }, "leave"),
+            ("asked to leave", Facts { wish: Wish::LeaveUnit, ..service() }, "leave"),
             ("an admin's admit", Facts { wish: Wish::Admit, ..service() }, "leave, with a warning"),
             (
                 "an admin's admit of all that is in a service",
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_told_of_the_way_out_unless_a_limit_bars_it() {
+    fn a_member_reads_the_way_out_unless_a_limit_bars_it() {
         let member = Facts { admin: false, ..facts(Stop::Everything) };
         let forbidden = Facts { alone: true, weight: Weight::Forbidden, ..member.clone() };
         for facts in [&member, &forbidden] {
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_assumed_is_said() {
+    fn what_was_assumed_is_in_the_answer() {
         let stop = Stop::Assumed("systemd is silent".into());
         for alone in [false, true] {
             let decided = decide(&Facts { alone, ..facts(stop.clone()) });

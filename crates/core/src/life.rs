@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The durable steps are in docs/architecture.md, "The life of a task". An attach that fails leaves
-//! nothing; a release that fails leaves the task as it was. A task whose weights or whose place
-//! somebody else keeps changing is put right a few times a minute ([`CONTEST_REPAIRS`]) and left
+//! nothing; a release that fails leaves the task as it was. A task with weights or a place
+//! that others keep changing is put right a few times a minute ([`CONTEST_REPAIRS`]) and left
 //! alone from then on.
 //!
 //! A release stores the record as `releasing`, then the placing thread moves the processes to where
@@ -103,7 +103,7 @@ impl Shaper {
         if let Some(booked) = &booked {
             task.counts.count_on(booked.baseline);
         }
-        // Counting starts at admission, not at the birth of somebody else's group.
+        // Counting starts at admission, not at the birth of another owner's group.
         task.counts.begin(now.boot, task.counts.baseline.unwrap_or(born));
         self.step.store(Record::Task(id));
         self.step.jobs.push(Job::Watch(id));
@@ -169,7 +169,7 @@ impl Shaper {
     }
 
     /// The processes could not be put in place: the slot is free again, and a reservation that
-    /// was used is back with what is left of its time. What was found, and asked for by nobody, is
+    /// was used is back with what is left of its time. What was found, and not asked for, is
     /// no refused request, however often its finder tries. A task of observe mode is one again.
     pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         if self.not_parked(id) {
@@ -227,8 +227,8 @@ impl Shaper {
         known.by = by;
         let presumed =
             (presumed_slotless && known.standing.is_none()).then_some(Standing::Slotless);
-        let priority: Option<Priority> = priority.filter(|said| known.priority != Some(*said));
-        let standing = standing.or(presumed).filter(|said| known.standing != Some(*said));
+        let priority: Option<Priority> = priority.filter(|new| known.priority != Some(*new));
+        let standing = standing.or(presumed).filter(|new| known.standing != Some(*new));
         known.priority = priority.or(known.priority);
         known.standing = standing.or(known.standing);
         if priority.is_some() || standing.is_some() {
@@ -250,7 +250,7 @@ impl Shaper {
         self.step.store(Record::Task(id));
     }
 
-    /// Tasks whose last process has gone leave their slots; answers which of `ids` were tasks. Their
+    /// Tasks without a process leave their slots; answers which of `ids` were tasks. Their
     /// figures follow: reading them takes longer than the next task should wait.
     pub(super) fn vacate(&mut self, ids: &[TaskId], now: Moment) -> Vec<TaskId> {
         let mut vacated = Vec::with_capacity(ids.len());
@@ -290,7 +290,7 @@ impl Shaper {
         });
     }
 
-    /// Records of tasks that were vacated; told before what followed from their ends.
+    /// Ends of tasks that were vacated; their events come before what followed from them.
     pub(super) fn completed(&mut self, endings: Vec<(TaskId, Last)>, now: Moment) {
         let followed = std::mem::take(&mut self.step.events);
         for (id, last) in endings {
@@ -400,7 +400,7 @@ impl Shaper {
             self.leaves_halted(&task, now);
             // Its group and the word of systemd went with the release.
             (task.group, task.who.unit) = (None, None);
-            self.let_go(task, now);
+            self.finish_release(task, now);
         }
     }
 
@@ -417,14 +417,15 @@ impl Shaper {
         let mut inputs = Map::new();
         inputs.insert("cgroup".into(), json!(group.path));
         let reason = format!(
-            "it is {word} by somebody else: its processes stay in {}, with neutral weights",
+            "it is {word} by others: its processes stay in {}, with neutral weights",
             group.path
         );
         self.note(EventKind::Drift, Some(task.id), reason, inputs, now);
     }
 
-    /// A task is none any more; what it has of others is given back, unless it is contested.
-    fn let_go(&mut self, task: Box<Task>, now: Moment) {
+    /// The end of a release: the history has it, and what the task has of others is given back, unless
+    /// it is contested.
+    fn finish_release(&mut self, task: Box<Task>, now: Moment) {
         if let Some(key) = task.job_key() {
             self.jobs.left(key);
         }
@@ -459,13 +460,7 @@ impl Shaper {
         inputs.insert("found_in".into(), json!(found_in));
         let outside = format!("process {} was moved out of the task's cgroup", process.pid);
         if group.attachment == Attachment::InPlace || task.note_repair(now.boot) {
-            return self.give_way(
-                id,
-                &format!("{outside} by somebody else"),
-                inputs,
-                occupied,
-                now,
-            );
+            return self.give_way(id, &format!("{outside} by others"), inputs, occupied, now);
         }
         if let Some(limit) = limit {
             let why = format!("{outside} and stays there: {limit}");
@@ -478,7 +473,7 @@ impl Shaper {
     }
 
     /// Its main process went into a group that was made after the task's: it was the task's own doing,
-    /// or somebody made that group for it (`systemd-run --scope`, a container), and it is left there.
+    /// or another program made that group for it (`systemd-run --scope`, a container). It is left there.
     pub(super) fn went_elsewhere(&mut self, id: TaskId, to: &str, whither: Whither, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_placed()) else { return };
         let (Some(process), Some(group)) = (task.who.process, &task.group) else { return };
@@ -523,7 +518,7 @@ impl Shaper {
             Ok(()) => task.repaired += 1,
             // Its pidfd says so in a moment.
             Err(NotMoved::Ending) => {}
-            // It is somebody else's by now; there is nothing to fight for.
+            // It is another owner's by now; there is nothing to fight for.
             Err(NotMoved::Denied { reason, occupied }) => {
                 let why = format!("its processes were not moved back: {reason}");
                 self.give_way(id, &why, Map::new(), occupied, now);
@@ -562,7 +557,7 @@ impl Shaper {
             return self.release(id, now);
         }
         if let Some(task) = self.remove_task(id) {
-            self.let_go(task, now);
+            self.finish_release(task, now);
         }
     }
 
@@ -575,7 +570,7 @@ impl Shaper {
         let reason = format!("the cgroup is left alone from now on: {error}");
         self.note(EventKind::Contested, Some(id), reason, Map::new(), now);
         if let Some(task) = self.remove_task(id) {
-            self.let_go(task, now);
+            self.finish_release(task, now);
         }
     }
 

@@ -15,7 +15,7 @@ pub enum Tier {
     Passive,
 }
 
-/// Whose weights a task has: its tier's, or those of the I/O lane ([`super::lane`]).
+/// Which weights a task has: its tier's, or those of the I/O lane ([`super::lane`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
     /// The active tier's.
@@ -124,10 +124,10 @@ pub enum Class {
     Idle,
 }
 
-/// A user's job and the kind of task within it: the unit whose tasks are alike (thesis 2.3).
+/// A user's job and the kind of task within it: all tasks of one kind are alike (thesis 2.3).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobKey {
-    /// Whose it is: what one user's tasks did says nothing about another's job of that name. `None`:
+    /// Its user: what one user's tasks did says nothing about another's job of that name. `None`:
     /// not known, of tasks that an earlier lrsd recorded.
     #[serde(default)]
     pub uid: Option<u32>,
@@ -313,7 +313,7 @@ impl Labels {
         }
     }
 
-    /// The job of `uid` whose rate a task with these labels counts for, if it named one.
+    /// The job of `uid` that a task with these labels belongs to, if it named one.
     pub fn job_key(&self, uid: Option<u32>) -> Option<JobKey> {
         self.job.clone().map(|job| JobKey { uid, job, kind: self.kind.clone() })
     }

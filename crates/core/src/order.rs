@@ -1,14 +1,14 @@
 //! Which waiting request is next: the node's own queue (thesis 2.5).
 //!
-//! Whose it is says turns.rs: by priority, and within it the users take turns. Which of that user's is
-//! said here. By default the one that first asked. With [`QueueOrder::Complement`] it is chosen by its
-//! job's computing rate: the one that brings the mean rate of what runs nearest to the mean of what runs
-//! and waits (of this user), so that computing goes beside I/O; ties by arrival. A job without a rate is
-//! sampled (thesis 2.4.1.1): its first task goes before the others, at most as many samples at a time as
-//! there are active slots. A rate that is not known otherwise counts as the mean. Nobody comes before
-//! another user's by the rate of its jobs.
+//! turns.rs chooses the user: by priority, and within it the users take turns. This module chooses
+//! among the requests of that user. By default the first that came is next. With
+//! [`QueueOrder::Complement`] it is chosen by its job's computing rate: the one that brings the mean rate
+//! of what runs nearest to the mean of what runs and waits (of this user), so that computing goes beside
+//! I/O; ties by arrival. A job without a rate is sampled (thesis 2.4.1.1): its first task goes before the
+//! others, at most as many samples at a time as there are active slots. A rate that is not known
+//! otherwise counts as the mean. No user comes before another by the rate of its jobs.
 //!
-//! Nobody starves: a request is overtaken at most [`Policy::overtake_max`] times by others of its user
+//! No request starves: it is overtaken at most [`Policy::overtake_max`] times by others of its user
 //! and priority, the skip bound of delay scheduling (Zaharia et al., EuroSys 2010).
 //!
 //! Limits. Of a user's requests the first [`LOOKED_AT`] are compared. How often a request was
@@ -40,7 +40,7 @@ pub enum QueueOrder {
     /// First come, first served.
     #[default]
     Fifo,
-    /// The one whose rate suits what runs.
+    /// The one with the rate that suits what runs.
     Complement,
 }
 
@@ -74,7 +74,7 @@ struct Candidate {
 
 impl Shaper {
     /// Takes the request that gets the next slot from those that wait. `known` is kept from one grant
-    /// of a turn to the next: to compute it takes a look at every task.
+    /// of a turn to the next: to compute it takes a pass over all tasks.
     pub(super) fn next_waiter(&mut self, known: &mut Option<Known>) -> Option<(Ticket, Waiter)> {
         let first = self.queue.first()?;
         let ticket = if self.policy.order == QueueOrder::Fifo {
@@ -135,7 +135,7 @@ pub(super) struct Known {
     running: Rates,
     /// Jobs that run and have no rate yet.
     unknown: BTreeSet<JobKey>,
-    /// Of each priority and user whose turn it was.
+    /// Of each priority and user that had a turn.
     candidates: BTreeMap<(Priority, u32), Candidates>,
 }
 

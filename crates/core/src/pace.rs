@@ -4,8 +4,8 @@
 //! Not so short that cycles cost more than [`MOST_COST`]: that is what the contract lets 100 tasks
 //! cost at [`LONGEST`]. Other rules count in cycles, so they follow the tasks too.
 //!
-//! A task whose job has none that finished counts with what it has taken so far: cycles are short while
-//! it is young, and grow with it.
+//! A task of a job without finished tasks counts with what it has taken so far: cycles are short while it
+//! is young, and grow with it.
 //!
 //! Limit. The mean is over what runs now, so one long task beside many short ones makes cycles longer.
 
@@ -65,7 +65,7 @@ impl Pace {
 
 impl Shaper {
     /// The mean time of the tasks that run, by those of their jobs that finished; of one that runs
-    /// longer, or whose job has none, what it has taken. `None`: no task runs.
+    /// longer, or has none in its job, what it has taken. `None`: no task runs.
     pub fn mean_task(&self, now: BootTime) -> Option<Duration> {
         let jobs = self.jobs();
         let times = self.tasks().filter(|(_, task)| !task.is_new()).map(|(_, task)| {

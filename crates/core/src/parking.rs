@@ -71,7 +71,7 @@ impl Parking {
         self.parked.get_mut(&id).map(|parked| &mut *parked.task)
     }
 
-    /// The requests whose processes are in their groups.
+    /// The requests with their processes in their groups.
     pub(super) fn inside(&self) -> BTreeSet<Ticket> {
         let inside = self.parked.values().filter(|parked| parked.way == Way::Inside);
         inside.filter_map(|parked| parked.ticket).collect()
@@ -94,7 +94,7 @@ impl Shaper {
         self.parking.tasks()
     }
 
-    /// Those whose process is on its way back to where it was.
+    /// Those with a process on its way back to where it was.
     pub fn leaving(&self) -> impl Iterator<Item = &Task> {
         let leaving = self.parking.parked.values().filter(|parked| parked.way == Way::Leaving);
         leaving.map(|parked| &*parked.task)

@@ -1,7 +1,7 @@
 //! Who sits where: the splitter and the priority rules (thesis 3.3.2 and 4.3.1; spec 3 and 5).
 //!
 //! [`Shaper::rearrange`] runs after every input and is the whole order of the contract, one rule
-//! after the other. Everything else here gets a request to the point where it can be settled.
+//! after the other. Everything else here gets a request to the point where it can be placed.
 //! Refusals, waits and promises are in requests.rs.
 
 use std::collections::VecDeque;
@@ -107,7 +107,7 @@ impl Shaper {
         self.rearrange(now);
     }
 
-    /// Somebody froze the group of all tasks, with the reason, or thawed it.
+    /// Others froze the group of all tasks, with the reason, or thawed it.
     pub(super) fn root_frozen(&mut self, why: Option<String>, now: Moment) {
         self.root_frozen = why;
         self.rearrange(now);
@@ -133,14 +133,14 @@ impl Shaper {
 
     pub(super) fn reseat(&mut self, id: TaskId, seat: Seat) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        self.slots.stand(task.seat, task.rank());
+        self.slots.remove(task.seat, task.rank());
         if task.tier() != seat.tier() {
             // What it wanted in the other tier says little.
             task.counts.demand = None;
             self.follow.newcomer |= seat.tier() == Tier::Active;
         }
         task.seat = seat;
-        self.slots.sit(seat, task.rank(), id);
+        self.slots.insert(seat, task.rank(), id);
     }
 
     pub(super) fn move_reservation(&mut self, id: ReservationId, tier: Tier) {
@@ -226,7 +226,7 @@ impl Shaper {
         !queued && self.active_offered() + self.passive_offered() > 0
     }
 
-    /// Seats a found task whose processes are in place: whatever is free, drained or held.
+    /// Seats a found task once its processes are in place: whatever is free, drained or held.
     pub(super) fn arrive(&mut self, id: TaskId, now: Moment) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.seat == Seat::Arriving) else {
             return;
@@ -371,7 +371,7 @@ impl Shaper {
             exit: None,
             lost: false,
         };
-        self.slots.sit(seat, task.rank(), id);
+        self.slots.insert(seat, task.rank(), id);
         self.follow.newcomer |= seat.tier() == Tier::Active;
         match parked {
             // Once the move under way is done.
@@ -388,7 +388,7 @@ impl Shaper {
 
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
-        self.slots.stand(task.seat, task.rank());
+        self.slots.remove(task.seat, task.rank());
         self.slots.halt(id, false);
         // One that could not be put in place has used none.
         if !task.is_new() && matches!(task.seat, Seat::Active | Seat::Passive) {

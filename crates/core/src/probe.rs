@@ -8,7 +8,7 @@
 //! While a request waits, these are no trial: CPU that is idle beside work that waits is worse than a
 //! slot without gain. No more are opened than wait, and none in the pause after a failed trial.
 //!
-//! Where nobody waits, because a scheduler looks at free slots, they are a trial. It compares
+//! Where no request waits, because a scheduler reads free slots, they are a trial. It compares
 //! progress, the CPUs in use and the bytes a second, with that before it:
 //!
 //! - after one cycle a clear rise allows a second step at once;
@@ -24,7 +24,7 @@
 //!
 //! Limits. Only cycles with every slot taken count. The figures are the node's, so a service beside
 //! LRS that begins to compute in the same two cycles looks like progress. A step that gains less
-//! than about a quarter is not told from noise, and is taken back.
+//! than about a quarter does not differ from noise, and is taken back.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -136,8 +136,8 @@ impl Probe {
         let Some(trial) = &mut self.trial else {
             self.before.push_back(progress);
             self.before.drain(..self.before.len().saturating_sub(BEFORE));
-            let settled = self.before.len() == BEFORE;
-            let other = |at| settled && changed(mean(&self.before), at);
+            let enough = self.before.len() == BEFORE;
+            let other = |at| enough && changed(mean(&self.before), at);
             self.paused = self.paused.filter(|(until, at)| now < *until && !other(*at));
             return None;
         };

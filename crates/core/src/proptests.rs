@@ -27,9 +27,11 @@ use super::restore::Due;
 use super::sample::{MemoryLimit, MemorySample, TaskPressure, TaskSample, ThreadCounters};
 use super::shaper::Shaper;
 use super::slots::Seat;
-use super::state::{Asked, Lease, Need, Patience, Policy, Refusal, Request, Restored, Totals};
+use super::state::{
+    Lease, Need, Patience, Policy, Refusal, Request, RequestOutcome, Restored, Totals,
+};
 use super::step::{
-    Answer as Told, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
+    Answer as Reply, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
 };
 use super::task::{Attachment, GroupRecord, Halt, Task, Who};
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
@@ -132,8 +134,8 @@ impl Ask for Shaper {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let ticket = Ticket(NEXT.fetch_add(1, Ordering::Relaxed));
         Ok(match self.request(ticket, request, patience, now)? {
-            Asked::Placed(id) => Answer::Placed(id),
-            Asked::Waiting => {
+            RequestOutcome::Placed(id) => Answer::Placed(id),
+            RequestOutcome::Waiting => {
                 // As `handle` does it.
                 self.rearrange(now);
                 Answer::Waiting(ticket)

@@ -1,7 +1,7 @@
 //! The queue as clients see it: who waits, at which place, and why.
 //!
-//! A place is counted only when somebody asks for it: a number kept for each of ten thousand waiters would
-//! change with every grant. It is the one of turns.rs: if nobody comes or leaves, the waiters are served in
+//! A place is counted only when a client asks for it: a number kept for each of ten thousand waiters would
+//! change with every grant. It is the one of turns.rs: if none comes or leaves, the waiters are served in
 //! this order.
 //!
 //! Limits. With [`QueueOrder::Complement`](super::order::QueueOrder::Complement) another request of the
@@ -20,7 +20,7 @@ use super::task::Task;
 use super::turns::Arrival;
 use crate::units::{BootTime, WallTime};
 
-/// For so many places it is said when they are expected to get a slot.
+/// For so many places the expected wait for a slot is computed.
 pub const EXPECTED: usize = 1000;
 
 /// A request that waits.
@@ -58,7 +58,7 @@ pub struct Mark {
     pub granted: u64,
 }
 
-/// Why nobody who waits gets a slot now.
+/// Why no waiter gets a slot now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldUp {
     /// Every slot is taken.
@@ -115,8 +115,8 @@ impl Shaper {
 
     /// How long those that wait are expected to wait yet, by place, for the first [`EXPECTED`] at most:
     /// the tasks that run, and then those that wait, take as long as those of their jobs that finished.
-    /// A slot whose task's end is not known does not come free in this, so that the wait may be
-    /// shorter; where no other slot is left, nothing is said of the place, nor of those behind it.
+    /// A slot of a task without an expected end does not come free in this, so that the wait may be
+    /// shorter; where no other slot is left, the place and those behind it have no expected wait.
     ///
     /// Left out: slots that open or close, promotion, and who comes with a higher priority.
     pub fn expected_waits(&self, now: BootTime) -> Vec<Duration> {
@@ -143,7 +143,7 @@ impl Shaper {
         waits
     }
 
-    /// See [`HeldUp`]; it says something only while somebody waits.
+    /// See [`HeldUp`]; it means something only while a request waits.
     pub fn held_up(&self) -> HeldUp {
         if self.draining() {
             HeldUp::Draining

@@ -7,9 +7,10 @@
 //! the sizes of tasks, and open slots by the formula of the cycle. No cycle, no trial and no step of
 //! expansion is judged by them, and no slot is withdrawn.
 //!
-//! - What is compared lies between two readings, at least [`SHORTEST`] apart. The first comes [`SETTLE`]
-//!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
-//!   leave is known. Where more than one task in [`STILL_COMING`] is still on its way, nothing opens.
+//! - What is compared lies between two readings, at least [`SHORTEST`] apart. The first comes
+//!   [`START_DELAY`] after every slot was taken, or after slots were opened: their tasks have to run
+//!   before the CPU they leave is known. Where more than one task in [`STILL_COMING`] is still on its
+//!   way, nothing opens.
 //! - From one cycle to the next as many slots may open as there are active ones, and one more for each
 //!   task that ended in that time. A new task has not taken its memory yet; only the cycle and the guard
 //!   see it grow. A task that ended has given its memory back.
@@ -17,8 +18,8 @@
 //!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended;
 //!   and what each task of the last [`GROWS`] is smaller than the others, or than those of its job were.
 //! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
-//! - They cost at most [`MOST_COST`] of a CPU, and nothing while nobody waits or `passive_max` is
-//!   reached.
+//! - They cost at most [`MOST_COST`] of a CPU, and nothing while no request waits or `passive_max`
+//!   is reached.
 //!
 //! Limit. A scheduler that looks at free slots and does not wait for one gets new ones each cycle.
 
@@ -35,8 +36,8 @@ use crate::units::{BootTime, Bytes, Moment};
 /// Time between two readings at the least: twenty ticks of each CPU's counters (proc_stat(5)).
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Time in which new tasks begin: an admission takes about 10 ms (docs/performance.md).
-const SETTLE: Duration = Duration::from_millis(100);
+/// Time that new tasks need to begin: an admission takes about 10 ms (docs/performance.md).
+const START_DELAY: Duration = Duration::from_millis(100);
 
 /// One task in so many may be on its way to its group; on a node of many short ones some always are.
 const STILL_COMING: usize = 8;
@@ -66,7 +67,7 @@ impl Ramp {
         if self.slots != slots {
             self.slots = slots;
             self.last = None;
-            self.due = self.paid.max(now.after(SETTLE));
+            self.due = self.paid.max(now.after(START_DELAY));
         }
         self.due()
     }
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(measured.cpu.unwrap().effective, Share::clamped(0.5));
         assert_eq!(ramp.next(Some(6), at(310)), Some(at(410)));
         assert_eq!(ramp.read(at(410), node(410), MS / 10), None, "there are more by now");
-        assert_eq!(ramp.next(None, at(600)), None, "nobody waits");
+        assert_eq!(ramp.next(None, at(600)), None, "no request waits");
         assert_eq!(ramp.next(Some(6), at(700)), Some(at(800)));
         assert_eq!(ramp.read(at(650), node(650), MS / 10), None, "it was under way");
         assert_eq!(ramp.next(Some(6), at(701)), Some(at(800)));

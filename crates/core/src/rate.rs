@@ -31,8 +31,8 @@
 //! # Busy by the wall clock
 //!
 //! A task that computes for half a second *of wall time* and sleeps for the other half cannot
-//! be told, by its CPU and blocked time, from one that sleeps nearly always: starved, it gets
-//! 2 ms of CPU for its half second. One that computes a *fixed amount* is right by the
+//! be distinguished, by its CPU and blocked time, from one that sleeps nearly always: starved, it
+//! gets 2 ms of CPU for its half second. One that computes a *fixed amount* is right by the
 //! definition (and after 15 s has not slept yet, so it reads 1: there is nothing else to see).
 //! The two differ in what they are worth to a scheduler only while they starve. What tells
 //! them from a napper is that they are *preempted*: the kernel takes the CPU away (involuntary
@@ -61,7 +61,7 @@
 //!
 //! - Several threads computing at once and all sleeping at once are seen as sleeping only when
 //!   looked at. CPU is not divided by threads (spec 3), so such a task reads high anyway.
-//! - A starved task whose sleeps together are shorter than one wait for the CPU reads as if it
+//! - A starved task that sleeps less in all than it waits once for the CPU reads as if it
 //!   had not slept: 2 ms of sleep between waits of half a second are below what looks and
 //!   counters resolve.
 //! - A starved program that is still starting computes: it looks like any hog, whatever it
@@ -196,8 +196,8 @@ const WAITS_GOING_ON: f64 = 3.0;
 /// What was counted since admission. Serialisable: it survives the daemon in the task's state
 /// file, and the first interval after a restart is a long one.
 ///
-/// Intervals whose split is open are pooled, and the pool is split as a whole when the rate is
-/// asked for: bounds and looks of many intervals together say more than those of each.
+/// Intervals with an open split are pooled, and the pool is split as a whole when the rate is
+/// asked for: bounds and thread samples of many intervals together say more than those of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateMeter {
@@ -284,7 +284,7 @@ impl RateMeter {
     /// all when its counters alone say how its time was split, several times while little has
     /// been seen, once later.
     ///
-    /// Looks are taken at moments the caller jitters: a task whose period divides the sample
+    /// Looks are taken at moments the caller jitters: a task with a period that divides the sample
     /// period would otherwise be seen in one phase for ever.
     pub fn looks_wanted(&self) -> u32 {
         match self.ambiguous {
@@ -307,7 +307,7 @@ impl RateMeter {
             || open.as_secs_f64() >= (part * self.elapsed).min(LONGEST_OPEN.as_secs_f64())
     }
 
-    /// A look at the threads since the last interval.
+    /// A sample of the threads since the last interval.
     pub fn saw(&mut self, look: ThreadLook) {
         for looks in [&mut self.looks, &mut self.recent] {
             looks.all = looks.all.saturating_add(1);
@@ -346,8 +346,8 @@ impl RateMeter {
         split
     }
 
-    /// How the time since admission was spent. `None`: nothing is known, or neither pressure nor a look
-    /// says what it did while it had no CPU.
+    /// How the time since admission was spent. `None`: nothing is known, or neither pressure nor
+    /// a thread sample says what it did while it had no CPU.
     pub fn spent(&self) -> Option<Spent> {
         if self.elapsed == 0.0 || self.looks.all == 0 && self.blind_many.is_unseen() {
             return None;

@@ -1,11 +1,12 @@
 //! What comes before a task: requests that are granted, refused or wait, and reservations.
 //!
 //! A request is answered at once if anything is free; whoever is willing to wait is queued
-//! (turns.rs has the order), and served by `rearrange` (placement.rs) from what is left over. A promise takes a free slot and never makes one: it demotes nobody. Refusals share an
-//! event, so that a client that asks in a loop does not flush the history.
+//! (turns.rs has the order), and served by `rearrange` (placement.rs) from what is left over. A promise
+//! takes a free slot and never makes one: it demotes no task. Refusals share an event, so that a client
+//! that asks in a loop does not flush the history.
 //!
-//! Whether anything is free is said in placement.rs; when waits and promises end, in shaper.rs
-//! (`expire`); which promises end early because others wait, in share.rs.
+//! placement.rs decides whether anything is free; when waits and promises end, shaper.rs
+//! (`expire`); which promises end early because others wait, share.rs.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::event::{Event, EventKind};
 use super::model::{Order, ReservationId, Tier};
 use super::shaper::{Deadline, Shaper, post_increment};
 use super::share::UNTOUCHED;
-use super::state::{Asked, Lease, Need, Patience, Refusal, Request, Reservation, Waiter};
+use super::state::{Lease, Need, Patience, Refusal, Request, RequestOutcome, Reservation, Waiter};
 use super::step::{Record, Ticket};
 use crate::units::Moment;
 
@@ -30,24 +31,24 @@ impl Shaper {
         request: Request,
         patience: Option<Patience>,
         now: Moment,
-    ) -> Result<Asked, Refusal> {
+    ) -> Result<RequestOutcome, Refusal> {
         let uid = request.uid;
         if let Some(id) = request.reservation {
-            let answer = self.redeem(id, ticket, request, now).map(Asked::Placed);
+            let answer = self.redeem(id, ticket, request, now).map(RequestOutcome::Placed);
             return self.refuse_or(answer, uid, now);
         }
         let gathering = patience.is_some() && self.gather_until.is_some();
         if request.need != Need::Slot || (self.offers(&request) && !gathering) {
             let id = self.place(request, ticket, now);
             self.rearrange(now);
-            return Ok(Asked::Placed(id));
+            return Ok(RequestOutcome::Placed(id));
         }
         let Some(patience) = patience else {
             let refusal = self.refusal();
             return self.refuse_or(Err(refusal), uid, now);
         };
         self.wait(ticket, request, None, patience);
-        Ok(Asked::Waiting)
+        Ok(RequestOutcome::Waiting)
     }
 
     /// Puts a request into the queue.
@@ -197,34 +198,35 @@ impl Shaper {
     pub(super) fn count_refusal(&mut self, reason: &str, uid: Option<u32>, now: Moment) {
         self.totals.refused += 1;
         let recently = self
-            .refusal_said_at
-            .is_some_and(|said| said <= now.boot && now.boot.since(said) < REFUSAL_EVENT_EVERY);
+            .refusal_event_at
+            .is_some_and(|last| last <= now.boot && now.boot.since(last) < REFUSAL_EVENT_EVERY);
         if recently {
-            self.refusals_unsaid += 1;
+            self.refusals_unrecorded += 1;
             return;
         }
-        self.say_refusals(Some(reason), uid, now);
+        self.record_refusals(Some(reason), uid, now);
     }
 
     /// Writes down refusals that shared no event yet, so that none is lost with the daemon.
     pub(super) fn flush_refusals(&mut self, now: Moment) {
-        if self.refusals_unsaid > 0 {
-            self.refusals_unsaid -= 1;
-            self.say_refusals(None, None, now);
+        if self.refusals_unrecorded > 0 {
+            self.refusals_unrecorded -= 1;
+            self.record_refusals(None, None, now);
         }
     }
 
-    /// `uid`: of the one whose reason is told.
-    fn say_refusals(&mut self, reason: Option<&str>, uid: Option<u32>, now: Moment) {
-        self.refusal_said_at = Some(now.boot);
-        let unsaid = std::mem::take(&mut self.refusals_unsaid);
-        let more = || format!("{} more within a second of one that was written down", unsaid + 1);
+    /// `uid`: of the request that was refused for `reason`.
+    fn record_refusals(&mut self, reason: Option<&str>, uid: Option<u32>, now: Moment) {
+        self.refusal_event_at = Some(now.boot);
+        let unrecorded = std::mem::take(&mut self.refusals_unrecorded);
+        let more =
+            || format!("{} more within a second of one that was written down", unrecorded + 1);
         let reason = reason.map_or_else(more, str::to_owned);
         let inputs = self.slot_inputs();
         self.record(now, EventKind::Refused, None, |event| {
             event.reason = Some(reason);
             event.inputs = inputs;
-            event.inputs.insert("refused_since_last_event".into(), json!(unsaid + 1));
+            event.inputs.insert("refused_since_last_event".into(), json!(unrecorded + 1));
             if let Some(uid) = uid {
                 event.inputs.insert("uid".into(), json!(uid));
             }

@@ -14,17 +14,18 @@
 //! | record attaching, of a task from observe mode | rolled back to that, and attached anew |
 //! | record releasing, known to the history | the release is finished |
 //! | record releasing, unknown to the history | cleaned up; finished where the history is damaged and processes are there |
-//! | group with processes, no usable record | goes on with what group and history tell, the rest null; said |
+//! | group with processes, no usable record | goes on with what group and history tell, the rest null; an event says so |
 //! | group without processes, no record | removed |
 //! | record of another boot | ended with that boot |
 //! | record to be forgotten, of a systemd unit | goes once systemd has the unit's weights back |
 //!
-//! The caller looks at groups and processes ([`Seen`]), does what a [`Verdict`] asks for, and says
+//! The caller looks at groups and processes ([`Observation`]), does what a [`Verdict`] asks for, and says
 //! how that went ([`Restore::take`]). What was judged so becomes [`Restored`], for the core, and
 //! [`Start`], for the caller.
 //!
-//! A task whose record is damaged goes on as `lost`, with what its group and the history tell
-//! ([`Known`]): whatever the record alone knew is unknown, not zero, and an event says so. A task that cannot be given back goes on.
+//! A task with a damaged record goes on as `lost`, with what its group and the history tell
+//! ([`Known`]): whatever the record alone knew is unknown, not zero, and an event says so. A task that
+//! cannot be given back goes on.
 
 mod known;
 
@@ -45,12 +46,12 @@ pub use known::Known;
 /// of `lrsctl run --wait`, and a little.
 const GATHER_WAITERS: Duration = Duration::from_millis(600);
 
-/// What was seen of a task that has a record.
+/// What the caller found of a task that has a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observation {
     /// Its group, if that is there.
     pub group: Option<GroupRecord>,
-    /// Processes are in its group, or that cannot be told. Without a cgroup a task is its main
+    /// Processes are in its group, or that is not known. Without a cgroup a task is its main
     /// process.
     pub occupied: bool,
     /// Its main process lives, wherever it is.
@@ -82,13 +83,13 @@ impl Verdict {
 
 /// What becomes of the group of a judged task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum GroupUse {
     /// It is the task's.
-    Held,
+    InUse,
     /// It is removed.
     Unneeded,
     /// It was given back.
-    Gone,
+    GivenBack,
 }
 
 /// What the caller does once the core has what was restored.
@@ -100,7 +101,7 @@ pub struct Start {
     pub due: Due,
     /// Tasks that have ended.
     pub ended: Vec<TaskId>,
-    /// Tasks whose release is done.
+    /// Tasks with a finished release.
     pub released: Vec<TaskId>,
     /// Units that have to get their weights back before the record goes.
     pub units: Vec<(TaskId, UnitRecord)>,
@@ -171,9 +172,9 @@ impl Restore {
     }
 
     /// What becomes of a record of this boot; [`Restore::take`] has to follow.
-    pub fn judge(&self, record: &Task, seen: &Seen) -> Verdict {
+    pub fn judge(&self, record: &Task, seen: &Observation) -> Verdict {
         let known = self.is_live(record.id);
-        // A main process that somebody has moved out is moved back, as without a restart.
+        // A main process that others have moved out is moved back, as without a restart.
         let occupied = seen.occupied || known && seen.group.is_some() && seen.main_lives;
         match (&record.life, known, occupied) {
             (Life::Releasing(_), true, _) => Verdict::FinishRelease,
@@ -194,15 +195,15 @@ impl Restore {
     pub fn take(
         &mut self,
         mut record: Task,
-        seen: Seen,
+        seen: Observation,
         verdict: Verdict,
         given_back: bool,
-    ) -> Left {
+    ) -> GroupUse {
         let id = record.id;
         match verdict {
             Verdict::Over => {
                 self.forget(record);
-                return Left::Unneeded;
+                return GroupUse::Unneeded;
             }
             Verdict::RollBack if given_back => {
                 if let Life::Attaching(Attaching { used, .. }) = &mut record.life
@@ -218,13 +219,13 @@ impl Restore {
                     self.called_off.push(record.clone());
                 }
                 self.forget(record);
-                return Left::Gone;
+                return GroupUse::GivenBack;
             }
             Verdict::FinishRelease if given_back => {
                 self.start.due.unrecorded.extend((!self.is_live(id)).then_some(id));
                 self.start.released.push(id);
-                self.keep(record, Seen { group: None, ..seen });
-                return Left::Gone;
+                self.keep(record, Observation { group: None, ..seen });
+                return GroupUse::GivenBack;
             }
             Verdict::FinishRelease if seen.occupied || seen.main_lives => {}
             Verdict::Ended | Verdict::FinishRelease => self.start.ended.push(id),
@@ -235,32 +236,38 @@ impl Restore {
             self.start.due.unrecorded.push(id);
         }
         self.keep(record, seen);
-        Left::Held
+        GroupUse::InUse
     }
 
     /// A record of an earlier boot, with which its processes went.
     pub fn earlier_boot(&mut self, record: Task) {
         if self.is_live(record.id) {
             self.start.ended.push(record.id);
-            // What systemd was told went with that boot.
+            // What systemd was sent went with that boot.
             let who = Who { unit: None, ..record.who };
-            self.keep(Task { who, ..record }, Seen::default());
+            self.keep(Task { who, ..record }, Observation::default());
         } else {
             self.start.forget.push(record.id);
         }
     }
 
     /// A group that no usable record tells of, and that is the task's if it is `occupied`.
-    pub fn group(&mut self, id: TaskId, group: GroupRecord, occupied: bool, known: Known) -> Left {
+    pub fn group(
+        &mut self,
+        id: TaskId,
+        group: GroupRecord,
+        occupied: bool,
+        known: Known,
+    ) -> GroupUse {
         if !occupied {
-            return Left::Unneeded;
+            return GroupUse::Unneeded;
         }
         if !self.is_live(id) {
             self.start.due.unrecorded.push(id);
         }
         self.start.due.adopted.push(id);
         self.adopt(id, Some(group), known);
-        Left::Held
+        GroupUse::InUse
     }
 
     /// Everything was judged.
@@ -307,7 +314,7 @@ impl Restore {
         }
     }
 
-    fn keep(&mut self, mut task: Task, seen: Seen) {
+    fn keep(&mut self, mut task: Task, seen: Observation) {
         self.start.due.used.extend(task.promise().map(|(used, _)| *used));
         // A tier that no event tells is decided again.
         let tier = self.history_state.live.get(&task.id).copied().flatten();
@@ -404,8 +411,8 @@ mod tests {
         Restore::new(history_state, false, std::iter::empty(), BTreeMap::new())
     }
 
-    fn seen(processes: &str) -> Seen {
-        Seen {
+    fn seen(processes: &str) -> Observation {
+        Observation {
             group: (processes != "no group").then(|| group(Attachment::Own)),
             occupied: processes == "inside",
             main_lives: matches!(processes, "inside" | "elsewhere"),
@@ -523,7 +530,7 @@ mod tests {
         let known = Known { uid: Some(5), priority: Some(Priority(2)), ..Known::default() };
         let mut take =
             |occupied| adopting.group(ID, group(Attachment::Own), occupied, known.clone());
-        assert_eq!([take(false), take(true)], [Left::Unneeded, Left::Held]);
+        assert_eq!([take(false), take(true)], [GroupUse::Unneeded, GroupUse::InUse]);
         let (restored, start) = adopting.finish(BootTime::default());
         let task = &restored.tasks[0];
         assert!(task.lost);

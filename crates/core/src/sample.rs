@@ -106,7 +106,7 @@ pub struct MemorySample {
 /// A limit of memory in force above the tasks, and what its group uses of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// The file it stands in: `memory.max`, `memory.high` or `memory.limit_in_bytes` of a group.
+    /// The file it is in: `memory.max`, `memory.high` or `memory.limit_in_bytes` of a group.
     pub file: Arc<str>,
     /// Its value.
     pub limit: Bytes,

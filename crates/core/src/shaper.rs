@@ -32,7 +32,9 @@ use super::probe::Probe;
 use super::ramp::Ahead;
 use super::share::Withdrawn;
 use super::slots::Slots;
-use super::state::{Asked, Counters, Policy, Request, Reservation, Restored, Totals, Waiter};
+use super::state::{
+    Counters, Policy, Request, RequestOutcome, Reservation, Restored, Totals, Waiter,
+};
 use super::step::{Answer, Input, Job, Last, Reading, Record, Step, Ticket};
 use super::task::Task;
 use super::turns::Turns;
@@ -46,7 +48,7 @@ pub struct Shaper {
     pub(super) cpus: UsableCpus,
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
-    /// Tasks that had come or gone when expanded slots were closed because nobody took them.
+    /// Tasks that had come or gone when expanded slots were closed because no task took them.
     pub(super) untaken: Option<u64>,
     /// Passive slots there shall be once passive tasks have moved up into an active tier that grew
     /// with the node's CPUs.
@@ -86,15 +88,15 @@ pub struct Shaper {
     pub(super) totals: Totals,
     pub(super) counters: Counters,
     pub(super) draining_since: Option<WallTime>,
-    /// Somebody froze the group of all tasks; in words, by which file.
+    /// Others froze the group of all tasks; in words, by which file.
     pub(super) root_frozen: Option<String>,
     pub(super) gather_until: Option<BootTime>,
     /// What follows from the present input.
     pub(super) step: Step,
     /// What follows from ends, until their figures are known.
     held: Step,
-    pub(super) refusals_unsaid: u64,
-    pub(super) refusal_said_at: Option<BootTime>,
+    pub(super) refusals_unrecorded: u64,
+    pub(super) refusal_event_at: Option<BootTime>,
 }
 
 /// What ends at a time of its own.
@@ -107,7 +109,7 @@ pub(super) enum Deadline {
 }
 
 impl Shaper {
-    /// A core on a node whose LRS tasks may use `cpus` CPUs, with what an earlier daemon left.
+    /// A core on a node where tasks of LRS may use `cpus` CPUs, with what an earlier daemon left.
     /// Nothing is decided before the first input; [`Input::Ended`] with those that ended
     /// meanwhile comes first, so that no dead task is promoted.
     pub fn new(policy: Policy, cpus: impl Into<UsableCpus>, restored: Restored) -> Shaper {
@@ -147,8 +149,8 @@ impl Shaper {
             gather_until: restored.gather_until,
             step: Step::default(),
             held: Step::default(),
-            refusals_unsaid: 0,
-            refusal_said_at: None,
+            refusals_unrecorded: 0,
+            refusal_event_at: None,
         };
         shaper.counters.next_seq = shaper.counters.next_seq.max(1);
         shaper.size();
@@ -156,7 +158,7 @@ impl Shaper {
             let id = task.id;
             shaper.counters.next_order =
                 shaper.counters.next_order.max(task.order.0.saturating_add(1));
-            shaper.slots.sit(task.seat, task.rank(), id);
+            shaper.slots.insert(task.seat, task.rank(), id);
             if let Some(key) = task.job_key() {
                 shaper.jobs.started(key, task.labels.group.as_ref());
             }
@@ -185,8 +187,8 @@ impl Shaper {
         self.tasks.get(&id).map(Box::as_ref)
     }
 
-    /// What is stored of a task: also of one that is over and whose record says what others have
-    /// to get back.
+    /// What is stored of a task: also of one that is over while its record says what others have to
+    /// get back.
     pub fn stored_task(&self, id: TaskId) -> Option<&Task> {
         let task = || self.tasks.get(&id).or_else(|| self.vacated.get(&id)).map(Box::as_ref);
         self.parked(id).or_else(task)
@@ -273,7 +275,7 @@ impl Shaper {
         self.draining() || self.root_frozen.is_some()
     }
 
-    /// Why no task is put into the group of all tasks: somebody froze it.
+    /// Why no task is put into the group of all tasks: others froze it.
     pub fn why_root_frozen(&self) -> Option<&str> {
         self.root_frozen.as_deref()
     }
@@ -307,8 +309,8 @@ impl Shaper {
         match input {
             Input::Request { ticket, request, patience } => {
                 match self.request(ticket, request, patience, now) {
-                    Ok(Asked::Placed(_)) => {}
-                    Ok(Asked::Waiting) => {
+                    Ok(RequestOutcome::Placed(_)) => {}
+                    Ok(RequestOutcome::Waiting) => {
                         self.step.answers.push((ticket, Answer::Waiting));
                         // Reservations may yield to it.
                         self.rearrange(now);
@@ -453,9 +455,9 @@ impl Shaper {
             return false;
         };
         let before = task.priority;
-        self.slots.stand(task.seat, task.rank());
+        self.slots.remove(task.seat, task.rank());
         task.priority = priority;
-        self.slots.sit(task.seat, task.rank(), id);
+        self.slots.insert(task.seat, task.rank(), id);
         self.record(now, EventKind::Priority, Some(id.to_string()), |event| {
             event.from = Some(before.to_string());
             event.to = Some(priority.to_string());
@@ -496,7 +498,7 @@ impl Shaper {
         self.rearrange(now);
     }
 
-    /// Ends reservations and waits whose time is over.
+    /// Ends reservations and waits that have expired.
     pub(super) fn expire(&mut self, now: Moment) {
         self.gather_until = self.gather_until.filter(|until| *until > now.boot);
         while let Some((at, what)) = self.deadlines.first().copied()
@@ -583,7 +585,7 @@ impl Shaper {
         fill: impl FnOnce(&mut Event),
     ) {
         let mut event = Event {
-            // Numbered when it is taken, so that ends can be told before what follows from them.
+            // Numbered when it is taken, so that ends can come before what follows from them.
             seq: 0,
             at: now.wall,
             kind,

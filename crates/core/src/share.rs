@@ -1,14 +1,14 @@
 //! What members hold by reservations while others wait.
 //!
-//! A reservation keeps a slot empty for a task to come. While nobody else waits that takes nothing from
-//! anybody, and there is no limit. While a request of another user waits and no slot is offered to it, two
-//! rules withdraw reservations that have not been used, one at a time, and only ones that have had their
-//! first [`UNTOUCHED`]:
+//! A reservation keeps a slot empty for a task to come. While no other user waits that takes nothing
+//! from others, and there is no limit. While a request of another user waits and no slot is offered to
+//! it, two rules withdraw reservations that have not been used, one at a time, and only ones that have
+//! had their first [`UNTOUCHED`]:
 //!
 //! 1. *Share.* The slots that are free or reserved, divided by the users who wait or hold reservations,
 //!    rounded up, are a user's share. A member who holds more gives up the latest of its reservations
-//!    whose priority is no higher than that of a waiting request of another user; who holds most is the
-//!    first to do so.
+//!    with a priority no higher than that of a waiting request of another user; the member who holds
+//!    most is the first to do so.
 //! 2. *Priority.* A waiting request of higher priority takes a reservation of another user, the one of
 //!    lowest priority, and of equal ones the latest. It need not be beyond a share.
 //!
@@ -97,8 +97,8 @@ struct Yielding {
 impl Shaper {
     /// Withdraws the reservation that yields first to those that wait, if one does.
     pub(super) fn withdraw_one(&mut self, now: Moment) -> bool {
-        let nobody = self.waiters.is_empty() || self.reservations.is_empty();
-        if nobody || self.offers_nothing() || self.gather_until.is_some() {
+        let needless = self.waiters.is_empty() || self.reservations.is_empty();
+        if needless || self.offers_nothing() || self.gather_until.is_some() {
             return false;
         }
         let Some(Yielding { id, uid, expires, reason, figures }) = self.yielding(now) else {

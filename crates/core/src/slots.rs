@@ -67,7 +67,7 @@ pub enum Seat {
 }
 
 impl Seat {
-    /// The tier whose weights a task in this seat has.
+    /// The tier of the weights that a task in this seat has.
     pub fn tier(self) -> Tier {
         match self {
             Seat::Active | Seat::Slotless => Tier::Active,
@@ -121,12 +121,12 @@ impl Slots {
     }
 
     /// Seats a task.
-    pub fn sit(&mut self, seat: Seat, rank: Rank, task: TaskId) {
+    pub fn insert(&mut self, seat: Seat, rank: Rank, task: TaskId) {
         self.seats(seat).insert(rank, task);
     }
 
     /// Takes a task from its seat.
-    pub fn stand(&mut self, seat: Seat, rank: Rank) {
+    pub fn remove(&mut self, seat: Seat, rank: Rank) {
         self.seats(seat).remove(&rank);
     }
 
@@ -179,12 +179,12 @@ impl Slots {
         count(&self.overflow)
     }
 
-    /// Active slots nobody holds.
+    /// Active slots that are neither taken nor reserved.
     pub fn active_free(&self) -> u32 {
         self.active_capacity.saturating_sub(self.active_used() + self.active_reserved())
     }
 
-    /// Passive slots nobody holds.
+    /// Passive slots that are neither taken nor reserved.
     pub fn passive_free(&self) -> u32 {
         self.passive_capacity.saturating_sub(self.passive_in_use())
     }

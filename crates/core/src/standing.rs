@@ -4,7 +4,7 @@
 //! A scheduler that has opportunistic containers (YARN's) starts them on what its others leave,
 //! so here they come last: promoted last, first to lose an active slot, and beyond capacity
 //! rather than in a slot that another found task could have. They are found running, as is what
-//! displaces them, so nobody is refused and nobody waits for it: seats are swapped.
+//! displaces them, so no request is refused or waits for it: seats are swapped.
 //!
 //! Limits. A request (Admit, Reserve) does not get the slot of an opportunistic task on a full
 //! node: a full node refuses any priority (spec 3). It gets its weights once it is in.
@@ -24,11 +24,11 @@ impl Shaper {
         if before == standing {
             return;
         }
-        let told = !task.is_new();
-        self.slots.stand(task.seat, task.rank());
+        let recorded = !task.is_new();
+        self.slots.remove(task.seat, task.rank());
         task.opportunistic = standing == Standing::Opportunistic;
-        self.slots.sit(task.seat, task.rank(), id);
-        if told {
+        self.slots.insert(task.seat, task.rank(), id);
+        if recorded {
             self.record(now, EventKind::Standing, Some(id.to_string()), |event| {
                 event.from = Some(before.to_string());
                 event.to = Some(standing.to_string());
@@ -38,7 +38,7 @@ impl Shaper {
             (_, Standing::Slotless) => {
                 self.take_seat(id, Seat::Slotless, "must not be passive and holds no slot", now);
             }
-            (Standing::Slotless, _) if !told => {
+            (Standing::Slotless, _) if !recorded => {
                 self.take_seat(id, Seat::Arriving, "all active slots were taken", now);
             }
             (Standing::Slotless, _) => {
@@ -107,7 +107,7 @@ impl Shaper {
             }
             return true;
         }
-        // One that is active still has nobody in a passive slot who could take its place.
+        // One that is active still finds no task in a passive slot that could take its place.
         let Some((worst, down)) = self.slots.worst_active() else { return false };
         let Some((best, up)) = self.slots.best_running_overflow() else { return false };
         if best.is_opportunistic() {

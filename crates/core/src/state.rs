@@ -42,7 +42,7 @@ pub struct Policy {
     pub order: QueueOrder,
     /// How often a waiting request may be overtaken by others of its user and priority.
     pub overtake_max: u32,
-    /// What the I/O lane may take of a CPU for each active slot; 0: nobody is in it.
+    /// What the I/O lane may take of a CPU for each active slot; 0: no task is in it.
     pub lane_share: Share,
     /// Life of a reservation that names none.
     pub reservation_ttl: Duration,
@@ -128,7 +128,7 @@ impl Reservation {
 /// A request for a slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Whose task it is going to be.
+    /// The user of the task that it is going to be.
     pub uid: u32,
     /// Where it comes from.
     pub who: Who,
@@ -142,12 +142,12 @@ pub struct Request {
     pub need: Need,
     /// Behind every task that is not, whatever the priorities.
     pub opportunistic: bool,
-    /// Who asks is a member, neither admin nor integration.
+    /// The caller is a member, neither admin nor integration.
     pub by_member: bool,
 }
 
 impl Request {
-    /// What is to be promised, for a process that nobody knows yet.
+    /// What is to be promised, for a process that is not known yet.
     pub(super) fn of_promise(
         uid: u32,
         by_member: bool,
@@ -230,7 +230,7 @@ pub struct Patience {
 
 /// What a request came to at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestOutcome {
     /// It has a slot.
     Placed(TaskId),
     /// It waits.
@@ -261,7 +261,7 @@ pub enum Refusal {
     /// The guard holds the passive slots.
     #[error("no free slot: {0}, so no passive slot is offered; wait (--wait) or try again later")]
     Holding(String),
-    /// Somebody froze the group of all tasks: what comes in would be frozen too.
+    /// Others froze the group of all tasks: what comes in would be frozen too.
     #[error("no task is admitted: {0}; thaw it, then ask again, or wait (--wait)")]
     RootFrozen(String),
     /// An operator drains the node.

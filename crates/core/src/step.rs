@@ -10,7 +10,7 @@
 //! 0. `thaw`: tasks that are frozen no more; before the record that says so.
 //! 1. `weights`: a promotion has a deadline, everything else can wait.
 //! 2. `events`: the history. Every count is folded from it. Before the records, so that none of
-//!    them is ahead of it: a task whose record says that it is in its slot, and no longer which
+//!    them is ahead of it: a task that is in its slot by its record, which no longer has the
 //!    promise it used, was admitted.
 //! 3. `records`: what the next daemon has to find. A record that cannot be written is an input of
 //!    its own kind: [`Input::AttachFailed`] for a task on its way, [`Input::Cancel`] for a new
@@ -23,8 +23,8 @@
 //! The present daemon crashes between any two of these; the next one begins with
 //! [`Shaper::new`](super::shaper::Shaper::new) and what is stored.
 //!
-//! Limits. The machine does not know whether weights were really written: a task whose weights
-//! could not be is written again when its weights are next compared. What an input says of a task
+//! Limits. The machine does not know whether weights were really written: if they could not
+//! be, they are written again when the weights of the task are next compared. What an input says of a task
 //! that is not there, or not in a state to take it, changes nothing.
 
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ use crate::units::{BootTime, Bytes, ProcessRef};
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// Somebody asks for a slot. Followed by [`Job::Prepare`], at once or later, or by an answer.
+    /// A client asks for a slot. Followed by [`Job::Prepare`], at once or later, or by an answer.
     Request {
         /// Under which it is answered.
         ticket: Ticket,
@@ -131,7 +131,7 @@ pub enum Input {
     /// What others did to tasks, so that they cannot run; `None`: they can. Tasks not named are as
     /// they were.
     Halted(Vec<(TaskId, Option<Halt>)>),
-    /// Somebody froze the group of all tasks: in words, by which file. `None`: it is not frozen.
+    /// Others froze the group of all tasks: in words, by which file. `None`: it is not frozen.
     RootFrozen(Option<String>),
     /// The task is to be given back. Followed by [`Job::Release`], or over at once where it has no
     /// group.
@@ -208,13 +208,13 @@ pub enum Input {
         /// What it says.
         found: FoundAgain,
     },
-    /// Somebody asks for promises of slots.
+    /// A client asks for promises of slots.
     Reserve {
         /// Under which it is answered.
         ticket: Ticket,
         /// Who may use it.
         uid: u32,
-        /// Who asks is a member, neither admin nor integration.
+        /// The caller is a member, neither admin nor integration.
         by_member: bool,
         /// What is going to come.
         labels: Labels,
@@ -238,7 +238,7 @@ pub enum Input {
     SetJobPriority {
         /// The job, all kinds of it.
         job: Label,
-        /// Whose; `None`: of all users.
+        /// Its user; `None`: all users.
         uid: Option<u32>,
         /// The new one.
         priority: Priority,
@@ -308,7 +308,7 @@ pub struct Ready {
     pub origin: Option<Origin>,
     /// The group, where it is not made by the attach.
     pub group: Option<GroupRecord>,
-    /// What its counters said before it was a task's.
+    /// What its counters read before it was a task's.
     pub baseline: Option<TaskSample>,
     /// The unit of systemd's, where what is known of it changed.
     pub unit: Option<UnitRecord>,
@@ -351,7 +351,7 @@ pub enum Last {
     Away,
 }
 
-/// What becomes of a task whose main process went into a group made after the task's.
+/// What becomes of a task after its main process went into a group made later than the task's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whither {
     /// Others are left in the task's group: they are the task.
@@ -379,7 +379,7 @@ pub enum NotMoved {
     Failed(String),
 }
 
-/// Names what somebody waits to have answered. The caller chooses them; each is used once while
+/// Names a request that waits for its answer. The caller chooses it; each is used once while
 /// the daemon runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -389,7 +389,7 @@ pub struct Ticket(pub u64);
 pub struct Step {
     /// Tasks that the guard froze and that are thawed, before they get other weights.
     pub thaw: Vec<TaskId>,
-    /// Tasks and whose weights they get: those that lose come before those that gain.
+    /// Tasks and the level of weights that they get: those that lose come before those that gain.
     pub weights: Vec<(TaskId, Level)>,
     /// The history, numbered in order.
     pub events: Vec<Event>,
@@ -399,7 +399,7 @@ pub struct Step {
     pub forget: BTreeSet<Record>,
     /// Work that may take long.
     pub jobs: Vec<Job>,
-    /// What is told to whom.
+    /// Answers, each to the request that it is for.
     pub answers: Vec<(Ticket, Answer)>,
 }
 

@@ -107,7 +107,7 @@ pub struct Who {
     /// have to be that uid's when they are moved.
     #[serde(default, skip_serializing_if = "is_default")]
     pub as_admin: bool,
-    /// How it was found, if nobody admitted it.
+    /// How it was found, if no client admitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<FoundRecord>,
     /// The unit of systemd's that the group is of.
@@ -136,7 +136,7 @@ pub enum Halt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Life {
-    /// Its processes are being put in place; some may be there, and nobody was answered yet.
+    /// Its processes are being put in place; some may be there, and no answer was sent yet.
     Attaching(Attaching),
     /// In its slot.
     Placed(#[serde(skip)] Hold),
@@ -183,12 +183,12 @@ pub enum Hold {
     Kept,
     /// Its main process is being moved back; what is seen of it meanwhile does not count.
     MovingBack,
-    /// Somebody else keeps changing it: it is left alone until the daemon starts again.
+    /// Others keep changing it: it is left alone until the daemon starts again.
     Contested,
 }
 
 impl Task {
-    /// The job whose rate this task counts for, if it named one.
+    /// The job that this task belongs to, if it named one.
     pub fn job_key(&self) -> Option<JobKey> {
         self.labels.job_key(self.uid)
     }
@@ -233,7 +233,7 @@ impl Task {
         }
     }
 
-    /// The tier whose weights it should have.
+    /// The tier of the weights that it should have.
     pub fn tier(&self) -> Tier {
         self.seat.tier()
     }
@@ -253,7 +253,7 @@ impl Task {
         matches!(self.life, Life::Releasing(_))
     }
 
-    /// Whether nothing of it has been told yet: a task of observe mode was one before.
+    /// Whether there is no event or answer about it yet: a task of observe mode was one before.
     pub fn is_new(&self) -> bool {
         matches!(&self.life, Life::Attaching(Attaching { booked: None, .. }))
     }
@@ -266,7 +266,7 @@ impl Task {
         }
     }
 
-    /// Whether systemd may have been told weights of its unit, which it gets back at the end.
+    /// Whether systemd may have been sent weights of its unit, which it gets back at the end.
     pub fn owes_unit(&self) -> bool {
         let untouched = matches!(&self.life, Life::Attaching(Attaching { recorded: 0, .. }));
         self.who.unit.is_some() && !untouched
@@ -294,7 +294,7 @@ impl Task {
         }
     }
 
-    /// Whether observe mode left it without a cgroup, and nobody is attaching it.
+    /// Whether observe mode left it without a cgroup, and it is not being attached.
     pub fn is_booked(&self) -> bool {
         let none = |group: &GroupRecord| group.attachment == Attachment::None;
         self.is_placed() && self.group.as_ref().is_some_and(none)
@@ -328,7 +328,7 @@ impl Task {
         self.hold() == Hold::Contested
     }
 
-    /// Whose cgroup it is in.
+    /// Where its weights are.
     pub fn attachment(&self) -> Attachment {
         self.group.as_ref().map_or(Attachment::None, |group| group.attachment)
     }
@@ -357,7 +357,7 @@ impl Task {
     }
 
     /// Whether it was repaired so lately that the next repair may be the one too many; the few
-    /// cycles between two looks at other tasks would hide a foreign writer's perseverance.
+    /// cycles between two readings of other tasks would hide a foreign writer's perseverance.
     pub fn repaired_lately(&self, now: BootTime) -> bool {
         !self.is_contested()
             && self.repairs.back().is_some_and(|last| now.since(*last) <= CONTEST_WINDOW)
@@ -369,7 +369,7 @@ impl Task {
 pub struct FoundRecord {
     /// Who found it.
     pub by: Finder,
-    /// What the finder said last, if it has said anything: only another word of its changes the
+    /// What the finder reported last, if it has reported any: only a new report of its changes the
     /// priority, so that what an operator sets meanwhile stays.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: Option<Priority>,
@@ -410,13 +410,13 @@ pub enum Kin {
     Session,
 }
 
-/// Whose cgroup it is.
+/// Where a task's weights are: in which owner's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
     /// LRS made it.
     Own,
-    /// Somebody else's: weights only.
+    /// Another owner's: weights only.
     InPlace,
     /// Observe mode: bookkeeping only.
     None,
@@ -425,11 +425,11 @@ pub enum Attachment {
 /// A task's cgroup for all time: where it is, which one it is, what to give back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRecord {
-    /// Whose it is.
+    /// Where the task's weights are.
     pub attachment: Attachment,
     /// Path from the controller's mount, with a leading slash.
     pub path: String,
-    /// Inode of the directory in the hierarchy whose weight is edited; a group made anew under
+    /// Inode of the directory in the hierarchy that has the edited weight; a group made anew under
     /// the same path differs.
     pub inode: u64,
     /// Where the main process was before, per hierarchy ("cpu", "cpuacct", ..., "unified"; the

@@ -1,7 +1,7 @@
 //! The order of those that wait: by priority; within a priority the users take turns; within a user by who
 //! asked first.
 //!
-//! Users take turns so that many requests of one keep nobody else's back. A user who begins to wait comes
+//! Users take turns so that many requests of one keep no other user's back. A user who begins to wait comes
 //! behind those that wait already, and one who was served goes behind them all. So between two grants to
 //! one user each other that waited at the same priority all the time has at least one grant, and exactly
 //! one where the first waited all the time too. A first request waits for at most one grant to each other
@@ -29,7 +29,7 @@ pub(super) type Arrival = (WallTime, Ticket);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub priority: Priority,
-    /// Whose task it is going to be.
+    /// The user of the task that it is going to be.
     pub uid: u32,
     /// A member asked for it.
     pub by_member: bool,
@@ -167,7 +167,7 @@ impl Turns {
         user.into_iter().flat_map(move |user| user.waiting.range(range).copied())
     }
 
-    /// All, in the order in which they are served if nobody comes or leaves.
+    /// All, in the order in which they are served if none comes or leaves.
     pub fn order(&self) -> impl Iterator<Item = Arrival> {
         self.classes.values().flat_map(Class::order)
     }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_again_at_once_is_not_served_again_at_once() {
+    fn a_user_that_asks_again_at_once_is_not_served_again_at_once() {
         let mut turns = Turns::default();
         (0..3).for_each(|number| turns.insert(place(0, 1, number)));
         turns.insert(place(0, 2, 3));

@@ -2,14 +2,14 @@
 //!
 //! A unit that is a task is a group managed in place. systemd owns that group: whenever it applies
 //! a unit's settings (daemon-reload, set-property) it writes the weights it knows. So systemd is
-//! told each weight that LRS has written (`SetUnitProperties`, until the next boot), and at the
-//! end it is told what it had before; the task's record has that.
+//! sent each weight that LRS has written (`SetUnitProperties`, until the next boot), and at the
+//! end what it had before; the task's record has that.
 //!
 //! On v1 systemd's `CPUWeight` is too coarse (1 is 10 shares); `CPUShares` says it exactly.
 //!
 //! Limits. A weight that the owner sets while the unit is a task is a foreign change: it is
 //! repaired, and the end brings back what was found at the start; set it again after the release.
-//! Disk weights on v1, and where BFQ and iocost weights act side by side, cannot be said in one
+//! Disk weights on v1, and where BFQ and iocost weights act side by side, have no single
 //! `IOWeight`; there only the files have them. A property given back stays pinned to its value
 //! below `/run/systemd/system.control` until the next boot: systemd has no call that takes back
 //! one setting.
@@ -26,7 +26,7 @@ pub const NOT_SET: u64 = u64::MAX;
 /// `CPUWeight=idle` on the bus (CGROUP_WEIGHT_IDLE, systemd 252).
 const IDLE: u64 = 0;
 
-/// The properties LRS may set, in the order in which they are told.
+/// The properties LRS may set, in the order in which they are sent.
 pub const PROPERTIES: [&str; 3] = ["CPUWeight", "CPUShares", "IOWeight"];
 
 /// Types of systemd.unit(5), without the two that can be tasks.
@@ -124,7 +124,7 @@ impl fmt::Display for UnitName {
     }
 }
 
-/// A property and the value systemd is told.
+/// A property and the value that systemd is sent.
 pub type Setting = (&'static str, u64);
 
 /// What systemd says of a unit, by property of [`PROPERTIES`]; one that is not set is left out.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_in_systemds_words() {
+    fn weights_of_files_become_properties_of_systemd() {
         assert_eq!(settings(&[("cpu.weight", 400)]), [("CPUWeight", 400)]);
         assert_eq!(settings(&[("cpu.idle", 1)]), [("CPUWeight", 0)]);
         let shares = [("CPUWeight", NOT_SET), ("CPUShares", 2)];

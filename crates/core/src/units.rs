@@ -233,11 +233,11 @@ pub struct ProcessRef {
 pub struct Uids {
     /// Who started it.
     pub real: u32,
-    /// Whose rights it has now.
+    /// The user it acts as now.
     pub effective: u32,
-    /// Whose rights it can take back.
+    /// The user it can act as again.
     pub saved: u32,
-    /// Whose rights it has on files.
+    /// The user it acts as on files.
     pub filesystem: u32,
 }
 

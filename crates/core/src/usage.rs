@@ -9,7 +9,7 @@
 //! Limits. Whatever runs below the root counts as a task: a process that waits for its slot there, which
 //! is about to be one, and what others put there. Of a task elsewhere the last part is missing where its
 //! owner removes its group before it is read, and where its group counts no CPU time (cgroup v1 without
-//! cpuacct for it, observe mode), whose processes are gone by then.
+//! cpuacct for it, observe mode) and its processes are gone by then.
 
 use std::time::Duration;
 

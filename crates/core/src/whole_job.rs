@@ -18,7 +18,7 @@ use crate::units::Moment;
 pub struct WholeJob {
     /// Its tasks that run.
     pub tasks: Vec<TaskId>,
-    /// Its requests that wait, and whose task each is going to be.
+    /// Its requests that wait, each with the user of the task that it is going to be.
     pub waiters: Vec<(Ticket, u32)>,
 }
 
@@ -97,7 +97,7 @@ mod tests {
         Label::new(text).unwrap()
     }
 
-    /// One that asks: whose, of which job, with which priority, and how it came.
+    /// One that asks: of which user and job, with which priority, and how it came.
     #[derive(Clone, Copy, Debug)]
     struct Asks {
         own: bool,
@@ -193,7 +193,7 @@ mod tests {
                 let now = once.task(id).unwrap().priority;
                 prop_assert_eq!(now, if meant.tasks.contains(&id) { priority } else { before });
             }
-            // Those that wait: by priority, then by the turns of users, whose first ask first.
+            // Those that wait: by priority, then by turns of users, in the order of first requests.
             let waits = |ticket: &Ticket| {
                 let asks = all[ticket.0 as usize];
                 let changed = asks.own && asks.of_job;

@@ -2,8 +2,9 @@
 //! weights, history, records, what is forgotten, jobs, what is shown, answers.
 //!
 //! What lrsd does around the core is done here in its simplest form: it knows no rights, units or
-//! hierarchies, and every task has a group of its own. The placing thread is a queue that does a job
-//! when it is told to, and its results are another, so that both come as late as one likes.
+//! hierarchies, and every task has a group of its own. The placing thread is a queue of jobs, each
+//! done when the simulation asks for it, and its results are another, so that both come as late as one
+//! likes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::{Discriminant, discriminant};
@@ -36,7 +37,7 @@ const RATIO: u64 = 100;
 /// What a client asks for when it asks for a slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// Who asks.
+    /// The user that asks.
     pub caller: u32,
     /// For which process.
     pub process: ProcessRef,
@@ -46,9 +47,9 @@ pub struct Ask {
     pub patience: Option<Patience>,
 }
 
-/// Who has asked the core for something and has no answer.
+/// A request to the core that has no answer yet.
 #[derive(Clone, Debug)]
-enum Asked {
+enum PendingRequest {
     Task { ask: Box<Ask>, calls: Vec<Call>, waited: bool },
     Promise(Call),
 }
@@ -135,14 +136,14 @@ pub struct Daemon {
     pub shown: BTreeMap<TaskId, Shown>,
     /// What weights are made of.
     pub plan: Plan,
-    asked: BTreeMap<Ticket, Asked>,
-    /// Asked for processes that are on their way back from parking.
+    pending: BTreeMap<Ticket, PendingRequest>,
+    /// Requests for processes that are on their way back from parking.
     returning: Vec<(Call, Ask)>,
     next_ticket: u64,
     jobs: VecDeque<Job>,
     messages: VecDeque<Message>,
     next: Inputs,
-    /// What is told once all that follows is done.
+    /// What is answered once all that follows is done.
     due: Vec<(Call, Reply)>,
     node_last: (BootTime, NodeSample),
     ramp: Ramp,
@@ -159,7 +160,7 @@ impl Daemon {
             core,
             held,
             shown: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             returning: Vec::new(),
             next_ticket: 0,
             jobs: VecDeque::new(),
@@ -183,7 +184,7 @@ impl Daemon {
             self.execute(step, out)?;
         }
         let due = std::mem::take(&mut self.due);
-        due.into_iter().try_for_each(|(call, reply)| out.tell(call, reply))
+        due.into_iter().try_for_each(|(call, reply)| out.answer(call, reply))
     }
 
     fn execute(&mut self, step: Step, out: &mut Outside) -> Alive<()> {
@@ -287,7 +288,7 @@ impl Daemon {
 
     fn answer(&mut self, ticket: Ticket, answer: Answer, out: &mut Outside) -> Alive<()> {
         if let Answer::Waiting = answer {
-            if let Some(Asked::Task { waited, .. }) = self.asked.get_mut(&ticket) {
+            if let Some(PendingRequest::Task { waited, .. }) = self.pending.get_mut(&ticket) {
                 *waited = true;
             }
             return Ok(());
@@ -302,16 +303,16 @@ impl Daemon {
                 None => return Ok(()),
             },
         };
-        let calls = match self.asked.remove(&ticket) {
-            Some(Asked::Task { calls, .. }) => calls,
-            Some(Asked::Promise(call)) => vec![call],
+        let calls = match self.pending.remove(&ticket) {
+            Some(PendingRequest::Task { calls, .. }) => calls,
+            Some(PendingRequest::Promise(call)) => vec![call],
             None => Vec::new(),
         };
         self.tell_all(calls, &reply, out)
     }
 
     fn tell_all(&mut self, calls: Vec<Call>, reply: &Reply, out: &mut Outside) -> Alive<()> {
-        calls.into_iter().try_for_each(|call| out.tell(call, reply.clone()))
+        calls.into_iter().try_for_each(|call| out.answer(call, reply.clone()))
     }
 
     // --- deeds ---
@@ -355,19 +356,19 @@ impl Daemon {
 
     // --- admission ---
 
-    /// Somebody asks for a slot.
+    /// A client asks for a slot.
     pub fn admit(&mut self, call: Call, ask: Ask, out: &mut Outside) -> Alive<()> {
         if out.node.tree.alive(ask.process).is_none() {
-            return out.tell(call, Reply::Refused("the process has ended".into()));
+            return out.answer(call, Reply::Refused("the process has ended".into()));
         }
         if let Some(id) = self.task_of(ask.process, out) {
             return self.admitted_already(id, call, &ask, out);
         }
-        let same = |asked: &&mut Asked| match asked {
-            Asked::Task { ask: other, .. } => other.process == ask.process,
-            Asked::Promise(_) => false,
+        let same = |pending: &&mut PendingRequest| match pending {
+            PendingRequest::Task { ask: other, .. } => other.process == ask.process,
+            PendingRequest::Promise(_) => false,
         };
-        if let Some(Asked::Task { calls, .. }) = self.asked.values_mut().find(same) {
+        if let Some(PendingRequest::Task { calls, .. }) = self.pending.values_mut().find(same) {
             calls.push(call);
             return Ok(());
         }
@@ -376,14 +377,17 @@ impl Daemon {
             return Ok(());
         }
         let (request, patience) = (ask.request.clone(), ask.patience);
-        let ticket =
-            self.ticket(Asked::Task { ask: Box::new(ask), calls: vec![call], waited: false });
+        let ticket = self.ticket(PendingRequest::Task {
+            ask: Box::new(ask),
+            calls: vec![call],
+            waited: false,
+        });
         self.feed(Input::Request { ticket, request, patience }, out)
     }
 
-    fn ticket(&mut self, asked: Asked) -> Ticket {
+    fn ticket(&mut self, pending: PendingRequest) -> Ticket {
         self.next_ticket += 1;
-        self.asked.insert(Ticket(self.next_ticket), asked);
+        self.pending.insert(Ticket(self.next_ticket), pending);
         Ticket(self.next_ticket)
     }
 
@@ -411,14 +415,14 @@ impl Daemon {
                 waiting.push(call);
                 Ok(())
             }
-            Life::Placed(_) if same => out.tell(call, Reply::Admitted(id)),
-            _ => out.tell(call, Reply::Refused(format!("it is in task {id} already"))),
+            Life::Placed(_) if same => out.answer(call, Reply::Admitted(id)),
+            _ => out.answer(call, Reply::Refused(format!("it is in task {id} already"))),
         }
     }
 
     /// Finds out what the record of a new task has to say.
     fn prepare(&mut self, id: TaskId, ticket: Ticket, out: &mut Outside) -> Alive<()> {
-        let Some(Asked::Task { ask, calls, waited }) = self.asked.remove(&ticket) else {
+        let Some(PendingRequest::Task { ask, calls, waited }) = self.pending.remove(&ticket) else {
             // It left while its process was being moved.
             let reason = "the client went away".to_owned();
             self.next.push(Input::AttachFailed { task: id, reason });
@@ -444,8 +448,8 @@ impl Daemon {
 
     /// A waiter is to be parked.
     fn park(&mut self, id: TaskId, ticket: Ticket, out: &Outside) {
-        let there = match self.asked.get(&ticket) {
-            Some(Asked::Task { ask, .. }) => {
+        let there = match self.pending.get(&ticket) {
+            Some(PendingRequest::Task { ask, .. }) => {
                 let process = out.node.tree.alive(ask.process);
                 process.filter(|process| process.uid == ask.request.uid)
             }
@@ -517,14 +521,14 @@ impl Daemon {
     /// Clients that do not wait any more.
     pub fn abandon(&mut self, call: Call, out: &mut Outside) -> Alive<()> {
         let mut gone = Vec::new();
-        for (ticket, asked) in &mut self.asked {
-            if let Asked::Task { calls, .. } = asked {
+        for (ticket, pending) in &mut self.pending {
+            if let PendingRequest::Task { calls, .. } = pending {
                 calls.retain(|other| *other != call);
                 gone.extend(calls.is_empty().then_some(*ticket));
             }
         }
         for ticket in gone {
-            self.asked.remove(&ticket);
+            self.pending.remove(&ticket);
             self.feed(Input::Abandon(ticket), out)?;
         }
         Ok(())
@@ -532,7 +536,7 @@ impl Daemon {
 
     // --- other calls ---
 
-    /// Somebody asks for a promise.
+    /// A client asks for a promise.
     pub fn reserve(
         &mut self,
         call: Call,
@@ -541,7 +545,7 @@ impl Daemon {
         ttl: Option<Duration>,
         out: &mut Outside,
     ) -> Alive<()> {
-        let ticket = self.ticket(Asked::Promise(call));
+        let ticket = self.ticket(PendingRequest::Promise(call));
         let labels = Labels::default();
         let (lease, patience) = (Lease::one(ttl), None);
         let by_member = uid != 0;
@@ -558,7 +562,7 @@ impl Daemon {
                 Reply::Done
             }
         };
-        out.tell(call, reply)
+        out.answer(call, reply)
     }
 
     /// Something else that is done at once.
@@ -568,14 +572,14 @@ impl Daemon {
         if reconfigured {
             self.replan(out)?;
         }
-        out.tell(call, Reply::Done)
+        out.answer(call, Reply::Done)
     }
 
     /// A task is to be given back.
     pub fn release(&mut self, call: Call, id: TaskId, out: &mut Outside) -> Alive<()> {
         let known = self.core.task(id).filter(|task| !task.is_attaching());
         let Some(waiting) = self.held.get_mut(&id).filter(|_| known.is_some()) else {
-            return out.tell(call, Reply::Refused(format!("task {id} is not in its slot")));
+            return out.answer(call, Reply::Refused(format!("task {id} is not in its slot")));
         };
         waiting.push(call);
         self.feed(Input::Release(id), out)
@@ -723,7 +727,7 @@ impl Daemon {
         self.ramp.next(self.core.ramps_from(), now)
     }
 
-    /// A reading ahead of the cycle, said to cost `cpu`; nobody is charged for it.
+    /// A reading ahead of the cycle, at a cost of `cpu`; no process is charged for it.
     pub fn read_ahead(&mut self, cpu: Duration, out: &mut Outside) -> Alive<()> {
         let read = |id: &TaskId| self.measure(*id, out)?.sample.resident;
         let resident = Bytes::mean(self.held.keys().filter_map(read));
@@ -749,7 +753,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Weights that somebody else wrote: the core decides what is done about them.
+    /// Weights that others wrote: the core decides what is done about them.
     fn check_weights(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return Ok(()) };
         let found = group_of(task).and_then(|group| out.node.tree.groups().get(&group));
@@ -807,7 +811,7 @@ fn attach(
     if let Some(weights) = weights {
         write_weights(group, weights, out)?;
     }
-    // One that was moved since is somebody else's to place.
+    // One that was moved since stays where it is.
     let there = out.node.tree.alive(process).is_some_and(|process| process.group == origin);
     if there {
         move_family(process.pid, group, out)?;

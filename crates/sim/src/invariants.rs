@@ -20,7 +20,7 @@ macro_rules! ensure {
     };
 }
 
-/// All of them. `foreign`: groups whose weights somebody else has changed since the last cycle.
+/// All of them. `foreign`: groups with weights that others have changed since the last cycle.
 ///
 /// # Errors
 /// The first that does not hold.
@@ -150,11 +150,11 @@ fn stored(daemon: &Daemon, out: &Outside) -> Result<(), String> {
     );
     let jobs = core.jobs().iter().map(|(key, _, finished)| (key, finished.failed));
     for (key, failed) in jobs {
-        let told = store.history_state.jobs.get(key).map_or(0, |finished| finished.failed);
-        ensure!(failed == told, "{failed} tasks of {key:?} failed, by the history {told}");
+        let recorded = store.history_state.jobs.get(key).map_or(0, |finished| finished.failed);
+        ensure!(failed == recorded, "{failed} tasks of {key:?} failed, by the history {recorded}");
     }
-    let (next, told) = (core.counters().next_seq, store.history_state.counters.next_seq.max(1));
-    ensure!(next == told, "the next event is {next}, by the history {told}");
+    let (next, recorded) = (core.counters().next_seq, store.history_state.counters.next_seq.max(1));
+    ensure!(next == recorded, "the next event is {next}, by the history {recorded}");
     Ok(())
 }
 

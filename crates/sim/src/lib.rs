@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`share`], [`load`] | weighted fair sharing; what processes do |
 //! | [`tree`], [`node`] | groups and processes; CPUs and disk that they share, time, samples |
-//! | [`outside`] | that, the stored state and what clients were told; the fuse that kills the daemon |
+//! | [`outside`] | that, the stored state and the answers to clients; the fuse that kills the daemon |
 //! | [`daemon`], [`recover`] | lrsd around the core, in its simplest form; its start |
 //! | [`lives`], [`invariants`] | random lives with crashes, and what has to hold |
 //! | `neighbours` | tests of a service beside LRS |

@@ -2,7 +2,7 @@
 //! says must hold of it all (spec 3 to 5).
 //!
 //! Step `n` of a life takes its random numbers from the seed and `n` alone. So a life that breaks a
-//! promise is told by its seed, and can be cut to few of its steps: [`shrink`].
+//! promise is identified by its seed, and can be cut to few of its steps: [`shrink`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub fn live(seed: u64, steps: impl Iterator<Item = u64>) -> Result<Report, Broke
     live_watched(seed, steps, |_, _| ())
 }
 
-/// The same; `watch` is told of each step and of what is there after it.
+/// The same; `watch` gets each step and what is there after it.
 ///
 /// # Errors
 /// The first promise that it breaks.
@@ -118,22 +118,22 @@ pub fn shrink(mut steps: Vec<u64>, fails: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     steps
 }
 
-/// A process whose client wants it to be a task.
+/// A process that its client wants to be a task.
 #[derive(Clone, Debug)]
 struct Client {
     ask: Ask,
     call: Option<Call>,
 }
 
-/// What a client was told of its task, and what holds as long as nobody asks for something else.
+/// What a client may expect of its task by the answers it got, until something else is asked for.
 #[derive(Clone, Debug)]
-struct Told {
+struct Expectation {
     process: ProcessRef,
-    /// Where its process was before, if the record was there to tell.
+    /// Where its process was before, if there was a record with that.
     origin: Option<Inode>,
     /// Those it may have; several while a call is under way.
     priorities: Vec<Priority>,
-    /// Somebody asked for its release.
+    /// Its release was asked for.
     releasing: bool,
     /// Its record was destroyed: only the processes are promised anything.
     lost: bool,
@@ -156,15 +156,15 @@ struct Lives {
     daemon: Option<Daemon>,
     policy: Policy,
     clients: BTreeMap<ProcessRef, Client>,
-    tasks: BTreeMap<TaskId, Told>,
+    tasks: BTreeMap<TaskId, Expectation>,
     /// Promised slots and their ends.
     reserved: BTreeMap<ReservationId, BootTime>,
     calls: BTreeMap<Call, Under>,
     next_call: u64,
     draining: Option<bool>,
-    /// Groups whose weights somebody has changed since the last cycle.
+    /// Groups with weights that others have changed since the last cycle.
     foreign: BTreeSet<Inode>,
-    /// Processes that somebody has moved.
+    /// Processes that others have moved.
     moved: BTreeSet<ProcessRef>,
     home: Inode,
     report: Report,
@@ -188,7 +188,7 @@ impl Lives {
         let mut store = Store::default();
         store.history_state.counters.epoch = 1;
         let fuse = Fuse::default();
-        let mut out = Outside { node, store, boot: 0, fuse, told: Vec::new() };
+        let mut out = Outside { node, store, boot: 0, fuse, replies: Vec::new() };
         // The root is there.
         let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
         Lives {
@@ -250,7 +250,7 @@ impl Lives {
         }
         match self.rng.u8(0..100) {
             0..18 => self.time_passes(),
-            18..28 => self.somebody_asks(),
+            18..28 => self.a_client_asks(),
             28..36 => self.ask_again(),
             36..52 => self.several(|daemon, out| daemon.work(out).map(|_| ())),
             52..66 => self.several(|daemon, out| daemon.listen(out).map(|_| ())),
@@ -373,7 +373,7 @@ impl Lives {
         Load { rounds: load.rounds.and(rounds), sleep, resident, ..load }
     }
 
-    fn somebody_asks(&mut self) -> Result<(), String> {
+    fn a_client_asks(&mut self) -> Result<(), String> {
         if self.clients.len() >= 14 {
             return self.processes_end();
         }
@@ -487,8 +487,8 @@ impl Lives {
         let Some(id) = self.pick(ids.into_iter()).filter(|_| self.daemon.is_some()) else {
             return Ok(());
         };
-        if let Some(told) = self.tasks.get_mut(&id) {
-            told.releasing = true;
+        if let Some(expected) = self.tasks.get_mut(&id) {
+            expected.releasing = true;
         }
         let call = self.call(Under::Release(id));
         self.with_daemon(|daemon, out| daemon.release(call, id, out))
@@ -520,8 +520,8 @@ impl Lives {
             }
             (_, Some(task)) => {
                 let priority = Priority(self.rng.i32(-3..4));
-                if let Some(told) = self.tasks.get_mut(&task) {
-                    told.priorities.push(priority);
+                if let Some(expected) = self.tasks.get_mut(&task) {
+                    expected.priorities.push(priority);
                 }
                 (Under::Priority(task, priority), Input::SetPriority { task, priority })
             }
@@ -674,8 +674,8 @@ impl Lives {
                 // It alone knew of the promise.
                 self.reserved.remove(reservation);
             }
-            if let Some(told) = self.tasks.get_mut(&id) {
-                told.lost = true;
+            if let Some(expected) = self.tasks.get_mut(&id) {
+                expected.lost = true;
             }
         }
         Ok(())
@@ -683,9 +683,9 @@ impl Lives {
 
     // --- what is promised ---
 
-    /// Takes what clients were told, and holds the daemon to it.
+    /// Takes the answers to clients, and holds the daemon to them.
     fn listen(&mut self) -> Result<(), String> {
-        for (call, reply) in std::mem::take(&mut self.out.told) {
+        for (call, reply) in std::mem::take(&mut self.out.replies) {
             let Some(under) = self.calls.remove(&call) else { continue };
             match (under, reply) {
                 (Under::Admission(process), Reply::Admitted(id)) => self.admitted(process, id)?,
@@ -701,8 +701,8 @@ impl Lives {
                 }
                 (Under::Release(id), Reply::Done) => self.released(id)?,
                 (Under::Priority(id, priority), Reply::Done) => {
-                    if let Some(told) = self.tasks.get_mut(&id) {
-                        told.priorities = vec![priority];
+                    if let Some(expected) = self.tasks.get_mut(&id) {
+                        expected.priorities = vec![priority];
                     }
                 }
                 (Under::Draining(on), Reply::Done) => self.draining = Some(on),
@@ -729,13 +729,18 @@ impl Lives {
             check(!back, || format!("reservation {reservation} is task {id} and is there too"))?;
         }
         // A task that lost its record has no process that it is known by.
-        let known = |told: &Told| told.process == process && !told.lost;
-        let twice = self.tasks.iter().find(|(other, told)| **other != id && known(told));
+        let known = |expected: &Expectation| expected.process == process && !expected.lost;
+        let twice = self.tasks.iter().find(|(other, expected)| **other != id && known(expected));
         check(twice.is_none(), || format!("process {process:?} is {id} and {twice:?}"))?;
         let priority = client.ask.request.priority.unwrap_or_default();
         let origin = record.map(|record| origin_of(&record.task));
-        let new =
-            Told { process, origin, priorities: vec![priority], releasing: false, lost: false };
+        let new = Expectation {
+            process,
+            origin,
+            priorities: vec![priority],
+            releasing: false,
+            lost: false,
+        };
         self.tasks.entry(id).or_insert(new);
         Ok(())
     }
@@ -744,37 +749,38 @@ impl Lives {
         check(!self.out.store.history_state.live.contains_key(&id), || {
             format!("the release of {id} was answered before it was in the history")
         })?;
-        let Some(told) = self.tasks.remove(&id) else { return Ok(()) };
-        self.clients.remove(&told.process);
-        let process = self.out.node.tree.alive(told.process);
-        let back = process.is_none_or(|p| p.group == self.home || Some(p.group) == told.origin);
+        let Some(expected) = self.tasks.remove(&id) else { return Ok(()) };
+        self.clients.remove(&expected.process);
+        let process = self.out.node.tree.alive(expected.process);
+        let back = process.is_none_or(|p| p.group == self.home || Some(p.group) == expected.origin);
         // A record that was lost was all that knew where it was.
-        check(back || told.lost, || {
+        check(back || expected.lost, || {
             format!("task {id} was released, and its process is not where it was")
         })
     }
 
-    /// After a start: whatever clients were told before holds.
+    /// After a start: whatever clients were answered before holds.
     fn promises_are_kept(&mut self) -> Result<(), String> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         let (core, tree) = (&daemon.core, &self.out.node.tree);
-        for (id, told) in &mut self.tasks {
+        for (id, expected) in &mut self.tasks {
             let group = core.task(*id).and_then(group_of);
-            let inside = tree.alive(told.process).is_some_and(|p| Some(p.group) == group);
+            let inside = tree.alive(expected.process).is_some_and(|p| Some(p.group) == group);
             let Some(task) = core.task(*id) else {
-                let alive = tree.alive(told.process).is_some();
-                let forgotten = alive && !self.moved.contains(&told.process) && !told.releasing;
+                let alive = tree.alive(expected.process).is_some();
+                let forgotten =
+                    alive && !self.moved.contains(&expected.process) && !expected.releasing;
                 check(!forgotten, || format!("task {id} was forgotten"))?;
                 continue;
             };
-            if told.lost {
+            if expected.lost {
                 check(task.uid.is_none() || !inside, || format!("task {id} lost its record only"))?;
-                told.priorities = vec![task.priority];
+                expected.priorities = vec![task.priority];
                 continue;
             }
-            let priority = told.priorities.contains(&task.priority);
-            check(priority, || format!("task {id} has another priority: {task:?}, {told:?}"))?;
-            told.priorities = vec![task.priority];
+            let priority = expected.priorities.contains(&task.priority);
+            check(priority, || format!("task {id} has another priority: {task:?}, {expected:?}"))?;
+            expected.priorities = vec![task.priority];
         }
         self.tasks.retain(|id, _| core.task(*id).is_some());
         let now = self.out.node.now().boot;
@@ -783,7 +789,7 @@ impl Lives {
         for id in self.reserved.keys() {
             let user = self.clients.values().find(|c| c.ask.request.reservation == Some(*id));
             let taken = user.is_some_and(|client| daemon.is_task(client.ask.process));
-            // Who used it may have ended, as a task, before it was told.
+            // The task that used it may have ended before its client got the answer.
             let over = self.out.store.was_used(*id);
             let there = core.reservation(*id).is_some();
             check(there != (taken || over), || {

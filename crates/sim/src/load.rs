@@ -34,7 +34,7 @@ impl Load {
         Load { requests, ..Load::hog(Duration::ZERO) }
     }
 
-    /// Does nothing until somebody ends it.
+    /// Does nothing until it is ended.
     pub fn sleeper() -> Load {
         Load { sleep: Duration::from_secs(3600), rounds: None, ..Load::hog(Duration::ZERO) }
     }

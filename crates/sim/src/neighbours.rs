@@ -46,7 +46,7 @@ impl Beside {
         };
         let node = Node::boot(hardware, WallTime::from_unix_micros(1_700_000_000_000_000));
         let (store, fuse) = (Store::default(), Fuse::default());
-        let mut out = Outside { node, store, boot: 0, fuse, told: Vec::new() };
+        let mut out = Outside { node, store, boot: 0, fuse, replies: Vec::new() };
         out.store.history_state.counters.epoch = 1;
         let service = out.node.tree.make(ROOT, "service").unwrap_or(ROOT);
         out.node.tree.start(service, 0, Load { threads, ..Load::hog(NEVER) });
@@ -156,7 +156,7 @@ fn an_active_task_that_wakes_is_behind_the_service_for_a_cycle_at_most() {
     beside.run(10).unwrap();
     beside.out.node.tree.begin(waker, hog());
     let group = beside.group(beside.first_task());
-    assert_eq!(beside.cpus_of(group, 1).unwrap(), 0.0, "nobody knows that it woke");
+    assert_eq!(beside.cpus_of(group, 1).unwrap(), 0.0, "no reading shows that it woke");
     let after = beside.cpus_of(group, 1).unwrap();
     assert!(after > 0.95, "it has {after} of a CPU in the cycle after that");
 }

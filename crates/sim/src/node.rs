@@ -48,7 +48,7 @@ pub struct Node {
     now: Duration,
     /// The people's clock at boot, in microseconds.
     boot_micros: i64,
-    /// Seconds of CPU time that nobody used, without and with a disk request outstanding.
+    /// Seconds of CPU time that no process used, without and with a disk request outstanding.
     idle: f64,
     iowait: f64,
 }
@@ -188,7 +188,7 @@ impl Node {
             counters.io_some += grown.io_some;
         }
         let unused = (f64::from(self.hardware.cpus) - cpu.values().sum::<f64>()).max(0.0) * seconds;
-        // A CPU whose task waits for a disk counts as waiting, the others as idle.
+        // A CPU with a task that waits for a disk counts as waiting, the others as idle.
         let waiting = (disk.len() as f64 * seconds).min(unused);
         self.iowait += waiting;
         self.idle += unused - waiting;

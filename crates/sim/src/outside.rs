@@ -1,8 +1,8 @@
-//! Everything that outlives the daemon: the node, the stored state, what clients were told. And the
+//! Everything that outlives the daemon: the node, the stored state, the answers to clients. And the
 //! fuse that kills it.
 //!
-//! Each thing that the daemon does to any of these costs a piece of the fuse, and a daemon whose
-//! fuse is burnt down is gone before it does the next: `kill -9` between any two of its deeds. Half
+//! Each thing that the daemon does to any of these costs a piece of the fuse, and a daemon with a
+//! burnt fuse is gone before it does the next: `kill -9` between any two of its deeds. Half
 //! of a deed is never seen, for records are renamed into place, a line of the journal that is cut
 //! is not read, and a write to a cgroup file is one call of the kernel.
 
@@ -198,7 +198,7 @@ impl Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call(pub u64);
 
-/// What a client is told.
+/// What a client is answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Its process is that task.
@@ -222,8 +222,8 @@ pub struct Outside {
     pub boot: u32,
     /// See [`Fuse`].
     pub fuse: Fuse,
-    /// What clients were told, until somebody takes it.
-    pub told: Vec<(Call, Reply)>,
+    /// Answers to clients, until the simulation takes them.
+    pub replies: Vec<(Call, Reply)>,
 }
 
 /// Name of the group that the tasks' groups are in.
@@ -242,13 +242,13 @@ impl Outside {
         named.filter_map(|(inode, group)| Some((group.name.parse().ok()?, inode))).collect()
     }
 
-    /// Tells a client.
+    /// Answers a client.
     ///
     /// # Errors
-    /// `Killed` before it is told.
-    pub fn tell(&mut self, call: Call, reply: Reply) -> Alive<()> {
+    /// `Killed` before the client has the answer.
+    pub fn answer(&mut self, call: Call, reply: Reply) -> Alive<()> {
         self.fuse.burn(Deed::Answer)?;
-        self.told.push((call, reply));
+        self.replies.push((call, reply));
         Ok(())
     }
 

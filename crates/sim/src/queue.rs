@@ -183,7 +183,7 @@ pub fn with_slots(queue: &[Queued], setting: Setting, slots: usize) -> Took {
 pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, way: Way) -> Alive<Took> {
     let policy = Policy { formula: way.formula, order: way.order, ..policy };
     let (store, fuse) = (Store::default(), Fuse::default());
-    let mut out = Outside { node: node(setting), store, boot: 0, fuse, told: Vec::new() };
+    let mut out = Outside { node: node(setting), store, boot: 0, fuse, replies: Vec::new() };
     out.store.history_state.counters.epoch = 1;
     // The root is there.
     let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
@@ -203,7 +203,7 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, way: Way) ->
     let (mut ends, mut next_cycle) = (Ends::default(), CYCLE);
     while ends.0.len() < queue.len() {
         while daemon.work(&mut out)? || daemon.listen(&mut out)? {}
-        for (call, reply) in std::mem::take(&mut out.told) {
+        for (call, reply) in std::mem::take(&mut out.replies) {
             if let (Reply::Admitted(_), Some((process, load))) = (reply, waiting.remove(&call)) {
                 out.node.tree.begin(process.pid, load);
             }

@@ -2,7 +2,7 @@
 //! ([`lrs_core::restore`]), and carries that out in the order of `driver/recover.rs`.
 
 use lrs_core::model::TaskId;
-use lrs_core::restore::{Left, Restore, Seen};
+use lrs_core::restore::{GroupUse, Observation, Restore};
 use lrs_core::shaper::Shaper;
 use lrs_core::state::Policy;
 use lrs_core::step::{Input, Last};
@@ -71,7 +71,7 @@ fn find(out: &mut Outside) -> Alive<(Restore, Vec<Inode>)> {
         }
         let group = groups.remove(&task.id);
         let main = task.who.process;
-        let seen = Seen {
+        let seen = Observation {
             group: group.map(|group| own_group(group, task.who.origin.clone())),
             occupied: group.is_some_and(|group| out.node.tree.members(group).next().is_some()),
             main_lives: main.is_some_and(|main| out.node.tree.alive(main).is_some()),
@@ -80,7 +80,7 @@ fn find(out: &mut Outside) -> Alive<(Restore, Vec<Inode>)> {
         if let Some(group) = group.filter(|_| verdict.gives_back()) {
             give_back(group, origin_of(&task), out)?;
         }
-        if restore.take(task, seen, verdict, true) == Left::Unneeded {
+        if restore.take(task, seen, verdict, true) == GroupUse::Unneeded {
             remove.extend(group);
         }
     }
@@ -88,7 +88,7 @@ fn find(out: &mut Outside) -> Alive<(Restore, Vec<Inode>)> {
         let occupied = out.node.tree.members(group).next().is_some();
         // What cgroup and history would tell of it is not played.
         let (origin, known) = Default::default();
-        if restore.group(id, own_group(group, origin), occupied, known) == Left::Unneeded {
+        if restore.group(id, own_group(group, origin), occupied, known) == GroupUse::Unneeded {
             remove.push(group);
         }
     }

@@ -1,7 +1,7 @@
 //! Weighted fair sharing of something divisible: CPUs, or the channels of a disk.
 //!
-//! What the kernel's schedulers come to over a second, without their slices: everybody gets a part
-//! by weight, nobody more than it can use, and what one cannot use the others divide (max-min
+//! What the kernel's schedulers come to over a second, without their slices: each gets a part
+//! by weight, none more than it can use, and what one cannot use the others divide (max-min
 //! fairness, Demers, Keshav, Shenker 1989). The idle class gets what the others leave.
 //!
 //! Limits. Linux counts an idle group as a weight of 3 beside 1024; here it gets nothing at all

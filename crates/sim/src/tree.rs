@@ -39,9 +39,9 @@ pub struct Used {
     pub cpu: f64,
     /// Seconds of disk service.
     pub disk: f64,
-    /// Seconds in which somebody had less CPU than it wanted, by how much less.
+    /// Seconds in which a process had less CPU than it wanted, by how much less.
     pub cpu_some: f64,
-    /// Seconds in which somebody waited for a disk.
+    /// Seconds in which a process waited for a disk.
     pub io_some: f64,
 }
 
@@ -63,7 +63,7 @@ pub struct Group {
 pub struct Process {
     /// Stands for its start time: processes count up.
     pub start_ticks: u64,
-    /// Whose it is.
+    /// Its user.
     pub uid: u32,
     /// Who started it, if that is not gone.
     pub parent: Option<Pid>,
@@ -301,7 +301,7 @@ mod tests {
         tree.move_process(elsewhere.pid, ROOT).unwrap();
         assert_eq!(tree.family(main.pid), [main.pid, child.pid, grandchild.pid]);
         tree.end(child.pid);
-        assert_eq!(tree.family(main.pid), [main.pid], "an orphan is nobody's child");
+        assert_eq!(tree.family(main.pid), [main.pid], "an orphan is no child of it");
         assert!(tree.alive(grandchild).is_some());
     }
 

@@ -1,5 +1,5 @@
 //! `lrs-slow-disk`: a modelled slow disk, so that what tiers of disk are worth can be measured on a
-//! machine whose own disk is too fast to be waited for.
+//! machine with a disk of its own that is too fast to be waited for.
 //!
 //! ```text
 //! tasks -> ext4 -> loop device, queue under BFQ -> FUSE file -> lrs-slow-disk: one arm, memory
@@ -23,7 +23,7 @@
 //! Limits: no write cache (a flush costs nothing, a write is down when it is answered), no
 //! distance between places, no command queue. The page cache of ext4 is as ever: what was read
 //! or written lately is not read again. On cgroup v1 what the kernel writes back by itself is
-//! nobody's; what fsync(2) writes is the task's own. The bytes take up memory.
+//! of no task; what fsync(2) writes is the task's own. The bytes take up memory.
 //!
 //! The settings of the device are BFQ's defaults and `rotational = 1`. Measured once each, on a
 //! busy machine, with two writers of weights 1000 and 10 (80 MiB/s, 4 ms; Linux 6.18, cgroup v1):
@@ -65,7 +65,7 @@ use model::Arm;
 use room::enough_memory;
 
 /// How long a task that still has files on the disk may hold it up.
-const LET_GO: Duration = Duration::from_secs(5);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A modelled slow disk with ext4, in memory: for tests and suites of lrs-bench, as root
 ///
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Serves the disk until nobody wants it any more.
+/// Serves the disk until standard input ends or a signal comes.
 fn serve(args: &DiskArgs) -> Result<(), Failure> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     // Before there is a second thread, which inherits the mask.
@@ -111,12 +111,12 @@ fn serve(args: &DiskArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     let disk = make(args)?;
     let mut out = Output::stdout(false);
-    let told = out.line(&disk.device).and_then(|()| Ok(out.flush()?));
-    if told.is_ok() {
+    let written = out.line(&disk.device).and_then(|()| Ok(out.flush()?));
+    if written.is_ok() {
         wait(&signals);
     }
     disk.take_down();
-    told
+    written
 }
 
 /// Until standard input ends or a signal comes.
@@ -179,7 +179,7 @@ impl Made<'_> {
         // Another may have unmounted it.
         let _ = unmount(self.mount, UnmountFlags::DETACH);
         // Who still has a file open gets errors from here on.
-        match self.released.recv_timeout(LET_GO) {
+        match self.released.recv_timeout(RELEASE_TIMEOUT) {
             Ok(never) => match never {},
             Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {}
         }
@@ -199,8 +199,8 @@ fn format(device: &LoopDevice) -> Result<(), Failure> {
     if done.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(Failure::failed(format!("mkfs.ext4 failed ({}): {}", done.status, said.trim())))
+    let message = String::from_utf8_lossy(&done.stderr);
+    Err(Failure::failed(format!("mkfs.ext4 failed ({}): {}", done.status, message.trim())))
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ fn without_root_or_memory_nothing_is_made() {
     server.args(["--size-bytes", "1000000000000000", "--bandwidth-bytes-per-sec", "1", "--mount"]);
     let ended = server.arg(directory.path()).stdin(Stdio::null()).output().unwrap();
     assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(1), &b""[..]));
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("takes root") || said.contains("of memory"), "{said}");
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert!(message.contains("takes root") || message.contains("of memory"), "{message}");
 }
 
 #[test]

@@ -144,8 +144,8 @@ impl Interference {
     /// `slots` were added.
     pub fn added(&mut self, slots: u32) {
         let step = self.step.get_or_insert_with(|| {
-            let settled = self.lost.iter().filter(|(_, cycles)| cycles.len() >= CYCLES);
-            let before = settled.map(|(task, cycles)| (*task, figure(cycles.iter()))).collect();
+            let measured = self.lost.iter().filter(|(_, cycles)| cycles.len() >= CYCLES);
+            let before = measured.map(|(task, cycles)| (*task, figure(cycles.iter()))).collect();
             Step { before, ..Step::default() }
         });
         step.slots += slots;

@@ -14,13 +14,13 @@ fn event(seq: u64, kind: EventKind, id: Option<&str>, uid: Option<u32>) -> Arc<E
     Arc::new(Event { seq, at, kind, task, from, to, reason, inputs })
 }
 
-fn kinds(kept: &Kept, id: &str) -> Vec<EventKind> {
+fn kinds(kept: &KeptEvents, id: &str) -> Vec<EventKind> {
     kept.about(id).0.iter().map(|event| event.kind).collect()
 }
 
 #[test]
 fn a_flood_erases_its_own_and_leaves_running_tasks_whole() {
-    let mut kept = Kept::new(100);
+    let mut kept = KeptEvents::new(100);
     kept.push(event(1, EventKind::Started, None, None));
     kept.push(event(2, EventKind::Admitted, Some("t-1"), Some(0)));
     kept.push(event(3, EventKind::Promoted, Some("t-1"), None));
@@ -37,7 +37,7 @@ fn a_flood_erases_its_own_and_leaves_running_tasks_whole() {
     assert_eq!(kinds(&kept, "t-1"), [EventKind::Admitted, EventKind::Promoted]);
     assert!(!kept.about("t-1").1, "nothing of it is gone");
     assert_eq!(kinds(&kept, "r-0"), [EventKind::Reserved, EventKind::Cancelled]);
-    assert!(kept.events.contains_key(&1), "what is nobody's");
+    assert!(kept.events.contains_key(&1), "that of no user");
     assert_eq!(kept.events.len(), 100 + 2);
     assert_eq!(kept.about("r-100"), (vec![], true));
     // Once it has ended its events are its user's.
@@ -50,7 +50,7 @@ fn a_flood_erases_its_own_and_leaves_running_tasks_whole() {
 
 #[test]
 fn a_task_that_runs_keeps_the_last_of_each_kind() {
-    let mut kept = Kept::new(2);
+    let mut kept = KeptEvents::new(2);
     kept.push(event(1, EventKind::Admitted, Some("t-1"), Some(7)));
     kept.push(event(2, EventKind::Promoted, Some("t-1"), None));
     for seq in 3..1_000 {
@@ -63,7 +63,7 @@ fn a_task_that_runs_keeps_the_last_of_each_kind() {
 
 #[test]
 fn gaps_are_counted_where_they_are() {
-    let mut kept = Kept::new(3);
+    let mut kept = KeptEvents::new(3);
     for (seq, uid) in [(1, 0), (2, 7), (3, 7), (4, 0), (5, 7), (6, 7)] {
         kept.push(event(seq, EventKind::Reserved, Some(&format!("r-{seq}")), Some(uid)));
     }
@@ -89,7 +89,7 @@ proptest! {
         all in prop::collection::vec((0..4u32, 0..6u8, 0..5u64), 1..200),
     ) {
         use EventKind::{Admitted, Completed, Priority, Promoted, Reserved};
-        let mut kept = Kept::new(capacity);
+        let mut kept = KeptEvents::new(capacity);
         let mut ends = Ends::new(capacity);
         let mut running: BTreeSet<String> = BTreeSet::new();
         for (seq, (uid, what, number)) in (1..).zip(all) {
@@ -107,9 +107,9 @@ proptest! {
                 (Completed, Some(id)) => drop(running.remove(id)),
                 _ => {}
             }
-            // Some say whose they are.
-            let said = matches!(kind, Admitted | Completed | Reserved).then_some(uid);
-            let event = event(seq, kind, id.as_deref(), said);
+            // Some name their user.
+            let named = matches!(kind, Admitted | Completed | Reserved).then_some(uid);
+            let event = event(seq, kind, id.as_deref(), named);
             ends.note(&event);
             kept.push(event);
             prop_assert!(kept.events.contains_key(&seq) , "the newest is there");

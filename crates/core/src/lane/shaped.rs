@@ -42,7 +42,7 @@ impl Shaper {
         let budget = Budget { share, active: self.slots.active_capacity, contended };
         let may = |task: &Task| {
             let shaped = task.attachment() != Attachment::None && !task.is_contested();
-            // One that is given back, or that somebody else shapes, keeps what it has.
+            // One that is given back, or that others shape, keeps what it has.
             self.lane.has(task.id) || task.tier() == Tier::Passive && task.is_placed() && shaped
         };
         let passive: Vec<Candidate> = self

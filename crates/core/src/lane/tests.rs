@@ -349,7 +349,7 @@ fn a_task_that_cannot_be_read_is_not_tried_again_and_again_and_its_job_is_no_che
 }
 
 #[test]
-fn a_daemon_that_stops_leaves_nobody_in_the_lane() {
+fn a_daemon_that_stops_leaves_no_task_in_the_lane() {
     let mut lane = Lane::default();
     lane.cycle(budget(0.02, 2), &[writer(1, 0.01), writer(2, 0.01)], at(0.0));
     let left = lane.stop(at(1.0));
@@ -411,7 +411,7 @@ fn a_slow_task_makes_room_for_one_of_short_bursts() {
     assert_eq!(members(&lane), [2]);
 }
 
-/// Two hogs whose job computed little before, and one that computes in short bursts: how many seconds
+/// Two hogs of a job that computed little before, and one that computes in short bursts: how many seconds
 /// after its bursts are known that one is in the lane.
 fn honest_beside_hogs(hogs: u64, job_rate: f64, honest: f64, cycle: u32) -> Option<f64> {
     let limits = budget(0.025, 2);

@@ -69,10 +69,10 @@ fn the_record_of_a_failed_unit_admission_has_no_promise_any_more() {
 }
 
 #[test]
-fn a_unit_whose_admission_was_not_recorded_gets_nothing_back() {
+fn a_unit_without_a_recorded_admission_gets_nothing_back() {
     let mut shaper = shaper();
     let (id, _) = unit_with_promise(&mut shaper);
-    assert!(!shaper.task(id).unwrap().owes_unit(), "systemd was told nothing");
+    assert!(!shaper.task(id).unwrap().owes_unit(), "systemd was sent nothing");
     let step = feed(&mut shaper, Input::AttachFailed { task: id, reason: "no".into() });
     assert!(step.forget.contains(&Record::Task(id)) && shaper.stored_task(id).is_none());
     let (id, _) = unit_with_promise(&mut shaper);
@@ -130,7 +130,7 @@ fn only_who_was_released_is_not_to_be_found_again() {
     assert!(!left_alone(gone), "it has ended");
 }
 
-/// A task in a group of its own, whose last process went into `/scope`.
+/// A task in a group of its own; its last process went into `/scope`.
 fn gone_elsewhere(shaper: &mut Shaper, whither: Whither) -> TaskId {
     let id = ask(shaper, who(), Need::Slot, None);
     feed(shaper, Input::Prepared { task: id, ready: Ready::default() });

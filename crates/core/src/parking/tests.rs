@@ -339,7 +339,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #[test]
-    fn nobody_is_left_behind(ops in prop::collection::vec(op(), 1..120)) {
+    fn no_process_is_left_behind(ops in prop::collection::vec(op(), 1..120)) {
         let mut node = Node::new(2);
         for op in ops {
             match op {

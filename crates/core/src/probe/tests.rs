@@ -151,7 +151,7 @@ fn a_trial_is_compared_with_what_was_done_right_before() {
 }
 
 #[test]
-fn a_trial_whose_slots_are_withdrawn_goes_whole_and_is_not_begun_again_at_once() {
+fn a_trial_that_loses_slots_goes_whole_and_is_not_begun_again_at_once() {
     let mut probe = Probe::default();
     let mut now = BootTime(Duration::ZERO);
     let mut cycle = |probe: &mut Probe| {

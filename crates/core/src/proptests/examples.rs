@@ -171,7 +171,7 @@ fn after_a_restart_the_oldest_waiter_comes_first_however_late_it_reconnects() {
 }
 
 #[test]
-fn an_end_is_told_before_what_follows_from_it() {
+fn an_end_is_recorded_before_what_follows_from_it() {
     let mut shaper = shaper(1);
     let first = admit(&mut shaper, 0, at(0));
     admit(&mut shaper, 0, at(0));
@@ -214,12 +214,12 @@ fn promises_are_as_many_as_are_free_and_wait_for_the_first_in_the_queue() {
     assert!(shaper.take_step().answers.is_empty());
     shaper.cancel_reservation(rest[0], at(2));
     let answers = shaper.take_step().answers;
-    let [(Ticket(4), Told::Reserved(ids))] = &answers[..] else { panic!("{answers:?}") };
+    let [(Ticket(4), Reply::Reserved(ids))] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((ids.len(), shaper.reservation(ids[0]).unwrap().uid), (1, 7));
-    // One that nobody grants in time.
+    // One that is not granted in time.
     assert_eq!(reserve(&mut shaper, 5, 0, three, Some(patience)), Ok(None));
     shaper.expire(at(5));
-    assert!(shaper.take_step().answers.contains(&(Ticket(5), Told::TimedOut)));
+    assert!(shaper.take_step().answers.contains(&(Ticket(5), Reply::TimedOut)));
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn draining_keeps_reservations_and_queues_who_waits_and_refuses_the_others() {
 }
 
 #[test]
-fn a_smaller_node_demotes_the_lowest_and_latest_and_loses_nobody() {
+fn a_smaller_node_demotes_the_lowest_and_latest_and_loses_none() {
     let mut shaper = shaper(4);
     let ids: Vec<_> = (0..8).map(|i| admit(&mut shaper, i32::from(i == 3), at(i))).collect();
     shaper.take_step();
@@ -312,7 +312,7 @@ fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
 fn a_task_shorter_than_a_cycle_has_its_figures_in_the_history_and_for_its_job() {
     let mut shaper = shaper(1);
     let labels = Labels { job: Some(Label::new("short").unwrap()), ..Labels::default() };
-    let mut told = Vec::new();
+    let mut completed = Vec::new();
     for end in 1..=2 {
         let Ok(Answer::Placed(id)) =
             shaper.ask(Request { labels: labels.clone(), ..request(0) }, None, at(0))
@@ -327,18 +327,19 @@ fn a_task_shorter_than_a_cycle_has_its_figures_in_the_history_and_for_its_job() 
         shaper.completed(vec![(id, Last::Read(last))], now);
         let step = shaper.take_step();
         let mut ends = step.events.into_iter();
-        told.extend(ends.find(|event| event.kind == EventKind::Completed));
+        completed.extend(ends.find(|event| event.kind == EventKind::Completed));
         let finished = shaper.jobs().iter().next().unwrap().2.clone();
         assert_eq!(finished.rated, u64::from(end == 2), "0.2 s say too little, twice that enough");
     }
-    assert_eq!(told.len(), 2);
-    let inputs = &told[0].inputs;
+    assert_eq!(completed.len(), 2);
+    let inputs = &completed[0].inputs;
     let figures = ["read_bytes", "write_bytes", "oom_kills"].map(|name| inputs[name].as_u64());
     assert_eq!(figures, [Some(7), Some(4096), Some(2)]);
-    assert!(told[0].reason.as_deref().unwrap().contains("want of memory"), "{told:?}");
+    let reason = completed[0].reason.as_deref().unwrap();
+    assert!(reason.contains("want of memory"), "{completed:?}");
     // The next daemon learns the same.
     let mut history_state = crate::history_state::HistoryState::default();
-    told.iter().for_each(|event| history_state.fold(event));
+    completed.iter().for_each(|event| history_state.fold(event));
     let (_, _, finished) = shaper.jobs().iter().next().unwrap();
     assert_eq!(history_state.jobs.values().next(), Some(finished));
 }
@@ -457,7 +458,7 @@ fn a_found_task_is_seated_while_draining_holding_and_full() {
 }
 
 #[test]
-fn a_found_task_disturbs_nobody_before_it_is_in_place() {
+fn a_found_task_disturbs_no_other_before_it_is_in_place() {
     let mut shaper = shaper(1);
     let seated = admit(&mut shaper, 0, at(0));
     shaper.take_step();
@@ -468,22 +469,22 @@ fn a_found_task_disturbs_nobody_before_it_is_in_place() {
             };
             assert_eq!(tier(&shaper, seated), Tier::Active);
             assert_eq!(shaper.slots().passive_used(), 0);
-            assert_eq!(shaper.passive_offered(), 1, "it keeps no slot from who asks for one");
+            assert_eq!(shaper.passive_offered(), 1, "it keeps no slot from a request");
             shaper.set_standing(id, Standing::Slotless, at(attempt));
             shaper.set_standing(id, Standing::Slot, at(attempt));
             assert_eq!(tier(&shaper, seated), Tier::Active);
             shaper.attach_failed(id, "process 17 is frozen", at(attempt));
-            assert_eq!(events(&mut shaper), [], "nobody asked, nobody was refused");
+            assert_eq!(events(&mut shaper), [], "no request came, none was refused");
         }
     }
     assert_eq!(shaper.totals(), Totals { admitted: 1, ..Totals::default() });
     // Once it is in place its rank counts, and it has had one tier only.
     let id = discover(&mut shaper, 9, Standing::Slot, at(5));
     assert_eq!((tier(&shaper, id), tier(&shaper, seated)), (Tier::Active, Tier::Passive));
-    let told: Vec<Event> = shaper.take_step().events;
-    let kinds: Vec<_> = told.iter().map(|event| event.kind).collect();
+    let events: Vec<Event> = shaper.take_step().events;
+    let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [EventKind::Demoted, EventKind::Admitted]);
-    assert_eq!(told[1].to.as_deref(), Some("active"));
+    assert_eq!(events[1].to.as_deref(), Some("active"));
 }
 
 #[test]
@@ -543,7 +544,7 @@ fn a_task_that_cannot_run_is_passed_over_and_gets_its_slot_once_it_can() {
     assert_eq!((tier(&shaper, ids[1]), tier(&shaper, ids[2])), (Tier::Passive, Tier::Active));
     end(&mut shaper, ids[2], at(5));
     assert_eq!(tier(&shaper, ids[1]), Tier::Active);
-    // What nobody can use stays free, and goes to the one that is due when it can run.
+    // A slot that no request can use stays free, and goes to the one that is due when it can run.
     let late = admit(&mut shaper, 0, at(6));
     shaper.halted(vec![(late, Some(Halt::Stopped))], at(6));
     end(&mut shaper, ids[1], at(7));
@@ -566,7 +567,7 @@ fn into_a_frozen_root_nothing_is_admitted() {
     assert!(shaper.take_step().jobs.is_empty(), "neither moved nor parked");
     shaper.expire(at(6));
     let step = shaper.take_step();
-    assert!(matches!(&step.answers[..], [(_, Told::TimedOut)]), "{:?}", step.answers);
+    assert!(matches!(&step.answers[..], [(_, Reply::TimedOut)]), "{:?}", step.answers);
     shaper.root_frozen(None, at(7));
     assert!(shaper.ask(request(0), None, at(7)).is_ok());
 }

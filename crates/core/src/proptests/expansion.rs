@@ -29,7 +29,7 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
     assert_eq!(shaper.slots().passive_capacity, 2, "free throughout three cycles");
 }
 
-/// Tasks that sleep in all slots, each of 100 bytes; nobody waits.
+/// Tasks that sleep in all slots, each of 100 bytes; no request waits.
 fn full_of_sleepers(policy: Policy) -> Shaper {
     let mut shaper = Shaper::new(policy, 2, Restored::default());
     for i in 0..4 {
@@ -48,7 +48,7 @@ fn opened_and_closed(shaper: &mut Shaper) -> usize {
 }
 
 #[test]
-fn slots_that_nobody_takes_are_closed_once_and_then_stay_on_offer() {
+fn slots_that_no_task_takes_are_closed_once_and_then_stay_on_offer() {
     let idle = Measured { cpu: cpu(0.01), memory: plenty(), ..Measured::default() };
     let mut shaper = full_of_sleepers(Policy::simulated());
     let capacities = |shaper: &mut Shaper, cycles: std::ops::Range<u64>, node: &Measured| {
@@ -82,7 +82,7 @@ fn slots_that_nobody_takes_are_closed_once_and_then_stay_on_offer() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Two hours in which no task comes or goes and nobody asks.
+    /// Two hours in which no task comes or goes and no request comes.
     #[test]
     fn tasks_that_sleep_do_not_make_slots_open_and_close_for_ever(
         shares in proptest::collection::vec((0.0f64..0.6, 0.0f64..0.3), 1..20),
@@ -113,7 +113,7 @@ proptest! {
             shaper.cycle(&node(cycle), at(20 + 3 * cycle as u64));
             changes += opened_and_closed(&mut shaper);
         }
-        // By probe a trial that nobody takes may come once an hour.
+        // By probe a trial that no task takes may come once an hour.
         let most = if probes { 4 + 2 * (hours + 1) } else { 4 };
         prop_assert!(changes <= most, "{changes} changes, {} slots", shaper.slots().passive_capacity);
     }
@@ -148,11 +148,11 @@ fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
     let busy = Measured { cpu: cpu(0.95), ..half.clone() };
     let mut shaper = full_with_waiters(0);
     shaper.ramp(&half, Some(Bytes(10)), at(5));
-    assert_eq!(shaper.slots().passive_capacity, 2, "nobody waits");
+    assert_eq!(shaper.slots().passive_capacity, 2, "no request waits");
     let mut shaper = full_with_waiters(8);
     shaper.ramp(&busy, Some(Bytes(10)), at(7));
     shaper.ramp(&half, None, at(7));
-    assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of a size that nobody knows");
+    assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of an unknown size");
     shaper.ramp(&half, Some(Bytes(10)), at(8));
     assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 6));
     assert_eq!(shaper.ramps_from(), None, "two slots a cycle on two CPUs");
@@ -250,10 +250,10 @@ fn expansion_backs_off_where_active_tasks_wait_more_by_either_formula() {
         }
         assert!(most > 2, "{formula:?}: nothing was added");
         assert_eq!(shaper.slots().passive_capacity, 2, "{formula:?}");
-        let told = |event: &&Event| event.to.as_deref() == Some("backs_off");
-        let said = events.iter().find(told).expect("an event");
-        assert_eq!(said.inputs["lost_with"], 0.6, "{said:?}");
-        assert_eq!(events.iter().filter(told).count(), 1, "within half an hour");
+        let backs_off = |event: &&Event| event.to.as_deref() == Some("backs_off");
+        let first = events.iter().find(backs_off).expect("an event");
+        assert_eq!(first.inputs["lost_with"], 0.6, "{first:?}");
+        assert_eq!(events.iter().filter(backs_off).count(), 1, "within half an hour");
     }
 }
 
@@ -276,7 +276,7 @@ fn scarce_memory_stops_expansion_and_offers() {
     assert!(!shaper.holding());
 }
 
-/// A node with plenty of memory above tasks whose group may have 400 bytes and uses so many.
+/// A node with plenty of memory, above tasks in a group that may have 400 bytes and uses so many.
 fn limited(used: u64) -> Option<Memory> {
     let node = MemorySample { total: Bytes(2000), available: Bytes(1400), swap_used: Bytes(0) };
     let (limit, used) = (Bytes(400), Bytes(used));
@@ -285,7 +285,7 @@ fn limited(used: u64) -> Option<Memory> {
 }
 
 #[test]
-fn below_a_limit_no_slot_opens_whose_task_does_not_fit() {
+fn below_a_limit_no_slot_opens_for_a_task_that_does_not_fit() {
     let mut shaper = shaper(2);
     for i in 0..4 {
         let task = admit(&mut shaper, 0, at(i));
@@ -321,10 +321,10 @@ fn the_guard_holds_below_a_limit_while_the_node_has_plenty() {
     assert!(!shaper.holding(), "21 available, 20 reserved");
     shaper.cycle(&measured(391), at(3));
     assert!(shaper.holding());
-    let said = &shaper.guard().entered().expect("entered").reason;
+    let reason = &shaper.guard().entered().expect("entered").reason;
     assert!(
-        said.contains("19 B of memory available (the limit in /cg/lrs.slice/memory.max)"),
-        "{said}"
+        reason.contains("19 B of memory available (the limit in /cg/lrs.slice/memory.max)"),
+        "{reason}"
     );
     let events = shaper.take_step().events;
     let held = events.iter().find(|event| event.kind == EventKind::Guard).expect("an event");

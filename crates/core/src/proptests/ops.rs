@@ -186,7 +186,7 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             }
         }
         Op::FreezeRoot { frozen } => {
-            shaper.root_frozen(frozen.then(|| "somebody froze it".to_owned()), now);
+            shaper.root_frozen(frozen.then(|| "others froze it".to_owned()), now);
         }
         Op::AddLabels { pick, job } => {
             if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {

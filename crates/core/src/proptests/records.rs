@@ -269,7 +269,7 @@ prop_compose! {
         let (labels, who, counts, life) = parts;
         let (uid, priority, opportunistic, order) = place;
         let (frozen, repaired, lost) = rest;
-        // Every field by its name: a new one is stored, or is said here not to be.
+        // Every field by its name: a new one is stored, or is listed here as not stored.
         Task {
             id: TaskId { epoch: id.0, number: id.1 },
             labels,

@@ -60,7 +60,7 @@ impl World {
     pub(super) fn carry_out(&mut self, step: Step, shaper: &mut Shaper) {
         let Step { thaw, weights, records, events, forget, jobs, answers } = step;
         for id in thaw {
-            // Twice would be to thaw what somebody else froze.
+            // Twice would be to thaw what others froze.
             assert!(self.iced.remove(&id), "{id} was not frozen");
         }
         self.levels.extend(weights);
@@ -110,8 +110,8 @@ impl World {
                 | Job::Release(_) => {}
             }
         }
-        for (ticket, told) in answers {
-            assert_eq!(told, Told::TimedOut);
+        for (ticket, reply) in answers {
+            assert_eq!(reply, Reply::TimedOut);
             assert!(self.waiting.remove(&ticket), "an unknown waiter timed out");
             assert!(self.answered.insert(ticket), "served before");
         }
@@ -191,8 +191,8 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
         let attaching = task.is_attaching();
         assert_eq!(attaching, world.attaching.contains(&id));
         assert!(attaching || task.seat != Seat::Arriving, "in place, and without a seat");
-        if let Some(told) = world.levels.get(&id) {
-            assert_eq!(Some(*told), shaper.level(id), "the applier was told another tier");
+        if let Some(level) = world.levels.get(&id) {
+            assert_eq!(Some(*level), shaper.level(id), "the applier was sent another tier");
         }
     }
     let seat = |name| seats.get(name).copied().unwrap_or(0);
@@ -202,13 +202,13 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
     assert_eq!(
         world.reserved.len() as u32,
         slots.active_reserved() + slots.passive_reserved(),
-        "reservations told and held differ"
+        "reservations promised and held differ"
     );
     assert_eq!(shaper.waiting(), world.waiting.len());
     for id in shaper.lane().members() {
-        let told = world.levels.get(&id);
+        let level = world.levels.get(&id);
         assert!(
-            told.is_some_and(|level| is_in_lane(*level)),
+            level.is_some_and(|level| is_in_lane(*level)),
             "{id} is in the lane, and the applier does not know"
         );
     }

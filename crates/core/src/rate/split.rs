@@ -25,7 +25,7 @@ impl Split {
     }
 }
 
-/// Sums over intervals, seconds where nothing else is said.
+/// Sums over intervals, in seconds if not documented otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Pool {

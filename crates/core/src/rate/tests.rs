@@ -125,7 +125,7 @@ fn a_young_or_unseen_task_is_due_with_every_reading() {
     assert!(meter.is_due(seconds(3.0), true));
     (0..FEW_LOOKS).for_each(|_| meter.saw(Runnable));
     assert!(!meter.is_due(seconds(3.0), true));
-    // One whose threads nobody may look at is not tried for ever.
+    // One with threads that may not be read is not tried for ever.
     let mut hidden = RateMeter::default();
     hidden.advance(&interval(LOOKS_TRIED, 1.0, None));
     assert!(!hidden.is_due(seconds(3.0), true));

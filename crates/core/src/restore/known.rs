@@ -3,10 +3,10 @@
 use crate::event::{Event, EventKind};
 use crate::model::{Label, Labels, Priority, TaskId};
 
-/// What cgroup and history tell of a task whose record is lost.
+/// What cgroup and history tell of a task without a usable record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The user all of whose uids every process in its group has; `None`: there is no such user.
+    /// The one user of all processes in its group, by each of their uids; `None`: there is none.
     pub uid: Option<u32>,
     /// As its admission has them.
     pub labels: Labels,

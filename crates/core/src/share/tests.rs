@@ -158,7 +158,7 @@ fn a_lower_priority_that_waits_takes_nothing() {
 }
 
 #[test]
-fn nothing_is_withdrawn_while_nobody_would_get_the_slot() {
+fn nothing_is_withdrawn_while_no_waiter_would_get_the_slot() {
     let mut node = Node::new();
     node.reserve(1, 0, 4, at(0));
     node.shaper.handle(Input::Drain, at(1));
@@ -169,7 +169,7 @@ fn nothing_is_withdrawn_while_nobody_would_get_the_slot() {
 }
 
 #[test]
-fn one_whose_admission_failed_is_back_with_its_age() {
+fn one_used_by_a_failed_admission_is_back_with_its_age() {
     let mut node = Node::new();
     let ids = node.reserve(1, 0, 4, at(0));
     let restored = Restored {
@@ -205,7 +205,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Nobody above its share is left who could give up something for another who waits.
+/// No user above its share is left that could give up something for another that waits.
 fn check(shaper: &Shaper, now: Moment) {
     let slots = shaper.slots();
     if shaper.holding() || shaper.draining() || slots.overflow() > 0 || shaper.waiting() == 0 {
@@ -241,7 +241,7 @@ fn check(shaper: &Shaper, now: Moment) {
 
 proptest! {
     #[test]
-    fn what_yields_is_old_enough_and_nobody_keeps_others_out(
+    fn what_yields_is_old_enough_and_no_user_keeps_others_out(
         all in prop::collection::vec((happens(), 0..4u64), 1..80),
     ) {
         const USERS: [u32; 5] = [ROOT, ADMIN, 1, 2, 3];

@@ -85,7 +85,7 @@ fn a_quota_bounds_what_is_spare_and_is_what_shares_are_of() {
 }
 
 #[test]
-fn a_quota_that_changes_or_whose_use_is_not_known_gives_no_cpu_figures() {
+fn a_quota_that_changes_or_has_no_known_use_gives_no_cpu_figures() {
     let free = node(&[0, 1], 20.0, 100.0, 0.0);
     let old = under(1.0, Some(5.0), free.clone());
     let later = node(&[0, 1], 23.0, 103.0, 0.0);
