@@ -582,7 +582,8 @@ impl Shaper {
             return;
         }
         if fits {
-            let reason = format!("{}; its owner's word fits the tier and stays", found.join("; "));
+            let reason =
+                format!("{}; what its owner wrote fits the tier and is kept", found.join("; "));
             return self.note_drift(id, EventKind::Drift, reason, &found, now);
         }
         if task.note_repair(now.boot) {
