@@ -288,9 +288,8 @@ impl Executor<'_> {
         let Some(group) = &entry.group else { return Ok(()) };
         match self.state.tree.write_tier(group, level, &self.state.plan) {
             Ok(_) => {
-                let written = Some((level, self.now.boot));
                 let before =
-                    std::mem::replace(&mut entry.written, written).map(|(before, _)| before);
+                    entry.written.replace((level, self.now.boot)).map(|(before, _)| before);
                 let group = Arc::clone(group);
                 if before.map(Level::tier) != Some(level.tier()) {
                     self.write_io(&group, level.tier());
