@@ -34,9 +34,9 @@ use crate::cgroup::{CgroupError, TierTree};
 use crate::command::Command;
 use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
-use crate::driver::{Driver, DriverError, Parts, Remote, StartError};
 use crate::kernfs::files::raise_descriptor_limit;
 use crate::log::{self, Log, last_words, say};
+use crate::node::{DriverError, Parts, Remote, StartError};
 use crate::publish::{Access, EventRing, Snapshot};
 use crate::sample::{SampleError, Sampler, Settings};
 use crate::schedule;
@@ -293,16 +293,16 @@ fn run_on(
         hints,
         snapshot,
         events,
-        last_turn: Arc::clone(&access.last_turn),
     };
-    let (driver, remote) = Driver::start(parts)?;
+    let (driver, remote) = crate::node::start(parts)?;
+    let last_turn = Arc::clone(&access.last_turn);
     let watchdog = Watchdog::from_environment()
         .map_err(system("reach the service manager's watchdog ($NOTIFY_SOCKET)"))?;
     let control = std::thread::Builder::new()
         .name("lrs-loop".into())
         .spawn(move || {
             schedule::favour_this_thread();
-            driver.run(watchdog)
+            driver.run(&last_turn, watchdog)
         })
         .map_err(thread("the control loop"))?;
 

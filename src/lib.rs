@@ -12,7 +12,8 @@
 //! | [`sample`] | one reading of the node and its tasks | /proc, cgroup files |
 //! | [`cgroup`] | the applier: task groups and their weights | cgroup files |
 //! | [`state`] | records and history that survive the daemon | files of the runtime directory |
-//! | [`driver`] | the one loop that owns the state | all above, [`clock`] |
+//! | [`driver`] | the one loop that owns the state, over a `World` | none of the node: traits |
+//! | [`node`] | that world for real: cgroups, threads, records, what wakes the loop | all above, [`clock`] |
 //! | [`command`], [`rights`], [`publish`] | what clients may ask, who may, what they read | `core` |
 //! | [`server`] | one service layer; gRPC and D-Bus translate to it and decide nothing | `command`, `publish` |
 //! | [`systemd`] | systemd's manager, readiness, watchdog | D-Bus, sd_notify |
@@ -26,7 +27,7 @@
 //! | [`discover`], [`found`] | tasks that no client announced | /proc, Hadoop's files |
 //! | [`cli`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_bench` for its demo |
 //!
-//! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
+//! What is deliberately absent: only `node` and the log call [`clock`]; only
 //! `cgroup` writes below the cgroup root; the servers never see `cgroup` or `state`; nothing in
 //! `core` has a clock, a file, a socket, async or a log: it is a crate without those dependencies.
 //!
@@ -43,6 +44,7 @@ pub mod driver;
 pub mod found;
 pub mod give_back;
 pub mod kernfs;
+pub mod node;
 pub mod publish;
 pub mod rights;
 mod runtime;

@@ -58,7 +58,7 @@ impl Fixture {
 
     fn admit_kin(&mut self, process: ProcessRef, kin: Kin) -> Group {
         let mut group = self.create();
-        group.record.origin = self.tree().origin(process).unwrap();
+        group.record.origin = self.tree().position(process).unwrap().origin;
         self.tree().attach(&group, process, kin).unwrap();
         group
     }
@@ -246,8 +246,8 @@ fn a_task_lives_in_its_group_and_nothing_is_left_of_it() {
     assert_eq!(group.record.attachment, Attachment::Own);
     let tree = fixture.tree();
     assert_eq!(tree.processes(&group).unwrap(), [job.process().pid]);
-    assert_eq!(tree.task_of(job.process()).unwrap(), Some(TaskId { epoch: 7, number: 1 }));
-    assert_eq!(tree.task_of(process_of(std::process::id() as i32)).unwrap(), None);
+    assert_eq!(tree.position(job.process()).unwrap().task, Some(TaskId { epoch: 7, number: 1 }));
+    assert_eq!(tree.position(process_of(std::process::id() as i32)).unwrap().task, None);
 
     // Moved where LRS works, untouched everywhere else.
     let mine = ["cpu", "cpuacct", "blkio", "freezer", ""];
@@ -670,7 +670,7 @@ fn a_refused_move_leaves_everything_where_it_was() {
     let realtime = process_of(job.line().parse().unwrap());
     let before = (memberships(job.process().pid), memberships(realtime.pid));
     let mut group = fixture.create();
-    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    group.record.origin = fixture.tree().position(job.process()).unwrap().origin;
     let tree = fixture.tree();
     match tree.attach(&group, job.process(), Kin::Descendants) {
         Ok(attached) => assert_eq!(attached.moved, 3),
@@ -699,7 +699,7 @@ fn a_family_that_forks_while_it_is_moved_ends_inside() {
         let job = Job::sh(script);
         std::thread::sleep(Duration::from_millis(200)); // let it be at it
         let mut group = fixture.create();
-        group.record.origin = fixture.tree().origin(job.process()).unwrap();
+        group.record.origin = fixture.tree().position(job.process()).unwrap().origin;
         let tree = fixture.tree();
         match tree.attach(&group, job.process(), Kin::Descendants) {
             Ok(_) => {}
@@ -761,7 +761,7 @@ fn a_session_comes_along_with_its_orphans_and_theirs_and_goes_back() {
         write(dir, "cgroup.procs", &apart_child);
     }
     let mut group = fixture.create();
-    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    group.record.origin = fixture.tree().position(job.process()).unwrap().origin;
     let tree = fixture.tree();
     assert_eq!(tree.attach(&group, job.process(), Kin::Session).unwrap().moved, 5);
     let inside: Vec<String> =
@@ -817,7 +817,7 @@ fn who_was_put_elsewhere_since_it_was_judged_is_left_there() {
     let mut job = session("sleep 600 & echo $!; wait");
     let child = job.line();
     let leader = job.process();
-    let judged = fixture.tree().origin(leader).unwrap();
+    let judged = fixture.tree().position(leader).unwrap().origin;
     write(&foreign.dirs[0], "cgroup.procs", &leader.pid.to_string());
     let before = (memberships(leader.pid), memberships(Pid::new(child.parse().unwrap()).unwrap()));
     let group = fixture.create();
@@ -829,7 +829,7 @@ fn who_was_put_elsewhere_since_it_was_judged_is_left_there() {
     assert_eq!(after, before);
 
     // Judged anew, it is taken from there; its child is in another group than it by now.
-    let judged = tree.origin(leader).unwrap();
+    let judged = tree.position(leader).unwrap().origin;
     let attached = tree.attach_if(&group, leader, Kin::Session, if_at(&judged)).unwrap();
     assert_eq!(attached.moved, 1);
     job.kill();
@@ -854,7 +854,7 @@ fn a_session_that_orphans_while_it_is_moved_ends_inside() {
     let mut job = session("echo up; while :; do (sleep 0.3 &) ; sleep 0.005; done");
     assert_eq!(job.line(), "up");
     let mut group = fixture.create();
-    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    group.record.origin = fixture.tree().position(job.process()).unwrap().origin;
     let tree = fixture.tree();
     tree.attach(&group, job.process(), Kin::Session).unwrap();
     // At once: no orphan of the session is left outside, however short its life.
@@ -877,7 +877,7 @@ fn a_family_of_two_hundred_is_admitted_and_released_in_time() {
         Job::sh(&format!("for n in $(seq {children}); do sleep 600 & done; echo ready; wait"));
     assert_eq!(job.line(), "ready");
     let mut group = fixture.create();
-    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    group.record.origin = fixture.tree().position(job.process()).unwrap().origin;
     let tree = fixture.tree();
     let start = Instant::now();
     assert_eq!(tree.attach(&group, job.process(), Kin::Descendants).unwrap().moved, children + 1);
@@ -927,7 +927,7 @@ fn descendants_come_along_and_release_returns_them() {
     group.record.origin = Default::default();
     let tree = fixture.tree();
     tree.release(&group).unwrap();
-    assert_eq!(tree.task_of(job2.process()).unwrap(), None);
+    assert_eq!(tree.position(job2.process()).unwrap().task, None);
     fixture.close();
 }
 
@@ -1192,7 +1192,7 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     let tree = fixture.tree();
     assert_eq!(tree.holds(&group, process).unwrap(), Some(false));
     let mut group = group;
-    group.record.origin = tree.origin(process).unwrap();
+    group.record.origin = tree.position(process).unwrap().origin;
     tree.attach(&group, process, Kin::Descendants).unwrap();
     assert_eq!(tree.holds(&group, process).unwrap(), Some(true));
 

@@ -203,14 +203,11 @@ impl Mover<'_> {
         )))
     }
 
-    /// The task of this root that has `pid` in its group.
-    pub(super) fn task_of(&self, pid: Pid) -> Result<Option<TaskId>, CgroupError> {
-        let Some(membership) = Membership::of_process(pid)? else { return Ok(None) };
-        let name = membership.path_in(self.primary()).and_then(|path| {
-            let rest = path.strip_prefix(self.root)?.strip_prefix('/')?;
-            rest.split('/').next()
-        });
-        Ok(name.and_then(name::task))
+    /// The task of this root that has a process of this `membership` in its group.
+    pub(super) fn task_at(&self, membership: &Membership) -> Option<TaskId> {
+        let path = membership.path_in(self.primary())?;
+        let rest = path.strip_prefix(self.root)?.strip_prefix('/')?;
+        rest.split('/').next().and_then(name::task)
     }
 
     fn primary(&self) -> &Hierarchy {

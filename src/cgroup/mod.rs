@@ -300,6 +300,17 @@ pub struct GroupDirs {
     pub unified: Option<PathBuf>,
 }
 
+/// Where a process is.
+#[derive(Clone, Debug, Default)]
+pub struct Position {
+    /// Its group in each hierarchy in use, the one with the cpu controller first.
+    pub origin: Origin,
+    /// Its paths in all hierarchies of the node.
+    pub paths: Vec<String>,
+    /// The task of LRS's own tree that it is in.
+    pub task: Option<crate::core::model::TaskId>,
+}
+
 /// What a group's files say now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelView {

@@ -66,7 +66,7 @@ impl TierTree {
         let path = in_place::chosen(mover.present_group(process.pid)?, process, named)?;
         let inode =
             dirs::inode(&primary.dir(&path))?.ok_or(CgroupError::ProcessGone(process.pid))?;
-        let origin = self.origin(process)?;
+        let origin = self.position(process)?.origin;
         let up_to_it = |(name, origin): &(String, String)| {
             (name.clone(), in_place::up_to(origin, &path).to_owned())
         };

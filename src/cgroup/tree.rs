@@ -25,8 +25,8 @@ use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
     GroupDirs, GroupRecord, IoTiers, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu,
-    Reach, Surroundings, TreeSettings, Version, WeightPlan, cpus, dirs, files, freeze, give_back,
-    in_place, ioprio, limits, members, name, observe, owner, quota, scope, surroundings,
+    Position, Reach, Surroundings, TreeSettings, Version, WeightPlan, cpus, dirs, files, freeze,
+    give_back, in_place, ioprio, limits, members, name, observe, owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::neighbours::RootWeight;
@@ -531,27 +531,20 @@ impl TierTree {
         self.root.close()
     }
 
-    /// Present group of `process` per hierarchy, for [`GroupRecord::origin`]. Ask before the
-    /// attach, so that a stored record is complete before anything moves.
-    pub fn origin(&self, process: ProcessRef) -> Result<Origin, CgroupError> {
+    /// Where `process` is. Ask before the attach, so that a stored [`GroupRecord::origin`] is complete
+    /// before anything moves.
+    pub fn position(&self, process: ProcessRef) -> Result<Position, CgroupError> {
         let membership =
             Membership::of_process(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
-        Ok(self
-            .root
-            .hierarchies
-            .iter()
-            .filter_map(|hierarchy| {
-                Some((hierarchy.name.clone(), membership.path_in(hierarchy)?.to_owned()))
-            })
-            .collect())
-    }
-
-    /// The task of this root that has `process` in its own group, by path.
-    pub fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
-        if self.observing {
-            return Ok(None);
-        }
-        self.mover().task_of(process.pid)
+        let origin = self.root.hierarchies.iter().filter_map(|hierarchy| {
+            Some((hierarchy.name.clone(), membership.path_in(hierarchy)?.to_owned()))
+        });
+        let task = || self.mover().task_at(&membership);
+        Ok(Position {
+            origin: origin.collect(),
+            paths: membership.paths().map(str::to_owned).collect(),
+            task: if self.observing { None } else { task() },
+        })
     }
 
     /// Why only root may have `process` moved, and `lrsctl run` does not leave

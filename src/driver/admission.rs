@@ -3,24 +3,23 @@
 //! Order (spec 4): slot, state file, cgroup, weights, move, `admitted` event, final state,
 //! answer. A failure on the way gives back the slot, the processes and a reservation used.
 
-use std::os::fd::OwnedFd;
-
 use super::Executor;
 use super::entry::Entry;
 use super::keeping::{LeavingDecision, UnitReport};
 use super::parking::PostponedRequest;
-use super::process::{self, Pinned};
 use super::tickets::Place;
+use super::world::{Identity, Move, Pin, World};
 use crate::cgroup::{CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
 use crate::core::state::{Need, Patience, Refusal, Request};
 use crate::core::step::{Input, Ticket};
 use crate::core::task::{Life, Who};
+use crate::kernfs::process::PinError;
 use crate::proto;
 use crate::rights::{Action, Role};
 use crate::systemd::unit::UnitRecord;
-use crate::units::{Moment, Pid, ProcessRef, Uids, WallTime};
+use crate::units::{BootTime, Moment, Pid, ProcessRef, Uids, WallTime};
 
 /// A request that has been found fit, until its processes are in place.
 #[derive(Debug)]
@@ -37,8 +36,8 @@ pub struct Admission {
     pub unit: Option<UnitRecord>,
     /// Who holds it, and what was decided about that.
     pub(super) kept: Option<LeavingDecision>,
-    /// Pins it.
-    pub pidfd: OwnedFd,
+    /// Keeps it from being taken for another one.
+    pub pin: Pin,
     /// Who waits for the answer.
     pub replies: Vec<Reply<proto::Task>>,
     /// Whether it had to wait for its slot.
@@ -64,7 +63,7 @@ enum Begun {
     Later,
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     pub(super) fn admit(
         &mut self,
         caller: Caller,
@@ -126,9 +125,9 @@ impl Executor<'_> {
         }
         // What is put into a frozen root hangs.
         self.look_at_root();
-        let Pinned { process, uids, pidfd, .. } = process::pin(pid)?;
+        let Identity { process, uids, started, pin, .. } = self.state.world.identify(pid)?;
         if request.start_ticks.is_some_and(|expected| expected != process.start_ticks) {
-            return Err(process::gone(pid));
+            return Err(gone(pid));
         }
         if let Some(id) = self.task_of(process) {
             return self.admitted_already(id, process, &caller, reply);
@@ -205,7 +204,7 @@ impl Executor<'_> {
             by_member: self.state.rights.role(&caller) == Role::Member,
         };
         let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
-        let first_requested = self.first_requested(&request, uids.effective, process);
+        let first_requested = self.first_requested(&request, uids.effective, process, started);
         let patience = patience(&request, first_requested, parks, self.now);
         let number = self.state.next_ticket + 1;
         let place = Place { uid: uids.effective, process, since: first_requested, number };
@@ -216,7 +215,7 @@ impl Executor<'_> {
             place,
             unit,
             kept,
-            pidfd,
+            pin,
             replies: reply.take().into_iter().collect(),
             waited: false,
         };
@@ -261,7 +260,8 @@ impl Executor<'_> {
         if request.in_place || self.state.rights.role(caller) == Role::Admin {
             return Ok(());
         }
-        match self.state.tree.escapes_limits_of(process, home) {
+        let by = home.map_or(Move::ToRoot, Move::From);
+        match self.state.world.escaped_limit(process, by) {
             None => Ok(()),
             Some(reason) => Err(CommandError::new(
                 ErrorKind::PermissionDenied,
@@ -290,11 +290,11 @@ impl Executor<'_> {
             return Some(*id);
         }
         // A process that ended meanwhile is in no group; its admission fails right after.
-        if let Ok(Some(id)) = self.state.tree.task_of(process) {
+        let position = self.state.world.position(process).ok()?;
+        if let Some(id) = position.task {
             return self.state.entries.contains_key(&id).then_some(id);
         }
-        let paths = process::cgroup_paths(process.pid);
-        paths.iter().find_map(|path| self.state.taken.holding(path))
+        position.paths.iter().find_map(|path| self.state.taken.holding(path))
     }
 
     /// Asking twice for the same process gives the same task.
@@ -337,13 +337,13 @@ impl Executor<'_> {
 
     /// The core gave the request a slot.
     pub(super) fn enter(&mut self, id: TaskId, admission: Admission) {
-        let Admission { request, unit, kept, pidfd, replies, .. } = admission;
+        let Admission { request, unit, kept, pin, replies, .. } = admission;
         if let Some(unit) = &unit {
             // It has no group yet, and no other task may take that of the unit meanwhile.
             self.state.taken.put(id, &unit.control_group);
         }
         let entry = Entry {
-            pinned: Some(pidfd),
+            pin: Some(pin),
             replies,
             in_place: request.in_place,
             reach: kept.as_ref().map(LeavingDecision::reach).unwrap_or_default(),
@@ -354,11 +354,17 @@ impl Executor<'_> {
 
     /// When a request of a process was made first: now, or as its ticket of an earlier daemon's says,
     /// but not before there was the process.
-    fn first_requested(&self, request: &AdmitRequest, uid: u32, process: ProcessRef) -> WallTime {
+    fn first_requested(
+        &self,
+        request: &AdmitRequest,
+        uid: u32,
+        process: ProcessRef,
+        started: BootTime,
+    ) -> WallTime {
         let Some(ticket) = &request.ticket else { return self.now.wall };
         match self.state.tickets.since(ticket, uid, process, self.now.boot) {
             Ok(since) => {
-                let age = self.now.boot.0.saturating_sub(process::started(process));
+                let age = self.now.boot.since(started);
                 let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
                 let born = self.now.wall.unix_micros().saturating_sub(age);
                 since.max(WallTime::from_unix_micros(born)).min(self.now.wall)
@@ -424,7 +430,7 @@ pub(super) fn refused(refusal: Refusal) -> CommandError {
 }
 
 /// The applier's refusal as clients know it.
-pub(super) fn cgroup_error(error: CgroupError) -> CommandError {
+pub(crate) fn cgroup_error(error: CgroupError) -> CommandError {
     let kind = match &error {
         CgroupError::ProcessGone(_) => ErrorKind::NotFound,
         CgroupError::Refused(_) | CgroupError::Unsupported(_) => ErrorKind::FailedPrecondition,
@@ -432,4 +438,9 @@ pub(super) fn cgroup_error(error: CgroupError) -> CommandError {
         CgroupError::Io { .. } => ErrorKind::Internal,
     };
     CommandError::new(kind, error.to_string())
+}
+
+/// There is no such process, or not any more.
+pub(super) fn gone(pid: Pid) -> CommandError {
+    CommandError::new(ErrorKind::NotFound, PinError::Absent(pid).to_string())
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use super::Executor;
 use super::discovered::Place;
 use super::keeping::UnitReport;
-use super::process::{self, may_be_in_unit};
+use super::world::{Move, World};
 use crate::cgroup::{HeldBy, Reach};
 use crate::command::{Caller, CallerProcess, CommandError, ErrorKind};
 use crate::config::Mode;
@@ -45,7 +45,7 @@ pub struct Unattached {
     refusals: Refusals,
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Whether `id` is to be attached: this daemon enforces, and observe mode gave it no cgroup.
     pub(super) fn is_to_be_attached(&self, id: TaskId) -> bool {
         self.core.task(id).is_some_and(Task::is_booked)
@@ -80,9 +80,9 @@ impl Executor<'_> {
             return Err(refused("its process, or who admitted it, is not known".to_owned()));
         };
         let pid = process.pid;
-        let pinned = process::pin(pid)?;
+        let pinned = self.state.world.identify(pid)?;
         if pinned.process != process {
-            return Err(process::gone(pid));
+            return Err(super::admission::gone(pid));
         }
         if task.uid != Some(pinned.uids.effective) {
             let uid = pinned.uids.effective;
@@ -93,7 +93,7 @@ impl Executor<'_> {
         let again = format!("release the task (lrsctl release {id}) and admit it again");
         let in_unit = || {
             if in_place {
-                return Ok(may_be_in_unit(pid));
+                return Ok(self.state.world.may_be_in_unit(pid));
             }
             match self.held_by(process, &UnitReport::default())? {
                 HeldBy::None => Ok(false),
@@ -116,11 +116,13 @@ impl Executor<'_> {
             self.check_owner(&caller, pid, pinned.uids)?;
         }
         // Whether its client wanted to keep its unit is not recorded.
-        if let Some(reason) = self.state.tree.escapes_limits(process).filter(|_| !in_place) {
+        if let Some(reason) =
+            self.state.world.escaped_limit(process, Move::ToRoot).filter(|_| !in_place)
+        {
             return Err(refused(format!("{reason}; {again}")));
         }
         let found =
-            in_place.then(|| self.state.tree.find_in_place(process, Some(path))).transpose();
+            in_place.then(|| self.state.world.find_in_place(process, Some(path))).transpose();
         let group = found.map_err(super::admission::cgroup_error)?;
         Ok(Place { kin: task.kin(), origin: Default::default(), group, reach: Reach::All })
     }

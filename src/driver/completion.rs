@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use super::Executor;
 use super::discovered::Place;
-use super::watch::Ready;
-use super::worker::Job;
+use super::job::GroupJob;
+use super::turn::End;
+use super::world::{Move, Whereabouts, World};
 use crate::cgroup::{Attached, Attachment, CgroupError, Group, Members, Reach};
 use crate::core::model::TaskId;
-use crate::core::sample::TaskSample;
 use crate::core::slots::Seat;
 use crate::core::step::{Input, Last, NotMoved, Whither};
 use crate::core::task::{Finder, Hold, Task};
@@ -51,13 +51,13 @@ enum GroupContents {
     MovedAway,
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Takes the ends of processes of a turn; answers the tasks that may be over.
-    pub(super) fn take_exits(&mut self, ready: &[Ready]) -> Vec<TaskId> {
+    pub(super) fn take_exits(&mut self, ends: &[End]) -> Vec<TaskId> {
         let mut suspects = Vec::new();
-        for event in ready {
-            match event {
-                Ready::Exit(id, pid) => {
+        for end in ends {
+            match end {
+                End::Process(id, pid) => {
                     if let Some(entry) = self.state.entries.get_mut(id) {
                         entry.watched.remove(pid);
                         suspects.push(*id);
@@ -67,8 +67,7 @@ impl Executor<'_> {
                         self.main_exited(*id);
                     }
                 }
-                Ready::Group(id) => suspects.push(*id),
-                Ready::Commands | Ready::Messages => {}
+                End::Group(id) => suspects.push(*id),
             }
         }
         suspects.sort_unstable();
@@ -118,7 +117,7 @@ impl Executor<'_> {
             return false;
         };
         let Some(main) = task.who.process.filter(|_| !task.main_exited) else { return false };
-        if entry.watched.contains_key(&main.pid) || super::process::alive(main) {
+        if entry.watched.contains_key(&main.pid) || self.state.world.lives(main) {
             return true;
         }
         self.main_exited(id);
@@ -163,8 +162,8 @@ impl Executor<'_> {
             Finder::Yarn => None,
         });
         match rule.filter(|rule| rule.except.is_some()) {
-            Some(rule) => self.state.tree.processes_except(group, &|path| rule.excepts(path)),
-            None => self.state.tree.processes(group),
+            Some(rule) => self.state.world.members(group, Some(&|path| rule.excepts(path))),
+            None => self.state.world.members(group, None),
         }
     }
 
@@ -181,7 +180,7 @@ impl Executor<'_> {
                 // When these have ended the rest gets its turn; cgroup.events tells too.
                 break;
             }
-            match self.state.watcher.watch_process(id, *pid) {
+            match self.state.world.watch(id, *pid, None) {
                 Ok(Some(key)) => {
                     entry.watched.insert(*pid, key);
                 }
@@ -209,11 +208,7 @@ impl Executor<'_> {
                 // What a group of its owner's has may be from before the task.
                 let is_own = group.record.attachment == Attachment::Own;
                 let disks = if is_own { &self.state.whole_disks[..] } else { &[] };
-                let last = crate::sample::read_end(&group.dirs, disks)?;
-                let peak = || crate::sample::read_memory_peak(&group.dirs);
-                let memory_peak = is_own.then(peak).flatten();
-                let oom_kills = crate::sample::read_oom_kills(&group.dirs);
-                Some(TaskSample { memory_peak, oom_kills, ..last })
+                self.state.world.figures(group, disks)
             })
             .map_or(Last::Unread, Last::Read)
     }
@@ -223,10 +218,7 @@ impl Executor<'_> {
         let id = task.id;
         let contested = task.is_contested();
         let Some(mut entry) = self.forget_entry(id, task.who.process) else { return };
-        for (_, key) in std::mem::take(&mut entry.watched) {
-            self.state.watcher.forget_process(key);
-        }
-        self.state.watcher.forget_group(id);
+        self.state.world.unwatch(id, std::mem::take(&mut entry.watched).into_values());
         if self.state.sources_new.remove(&id).is_none() {
             self.state.sources_gone.push(id);
         }
@@ -245,12 +237,12 @@ impl Executor<'_> {
         }
         match group {
             Some(group) if group.record.attachment == Attachment::Own => {
-                self.state.workers.place(Job::Remove { task: id, group });
+                self.begin(GroupJob::Remove { task: id, group });
             }
             // Its owner gets its weights back, unless it has written others since. At once, and
             // before the record that knows them goes.
             Some(group) if !contested => {
-                if let Err(error) = super::worker::remove(&self.state.tree, &group) {
+                if let Err(error) = self.state.world.remove(&group) {
                     let cgroup = &group.record.path;
                     tracing::warn!(task = %id, cgroup, %error, "the weights found in {cgroup} were not given back at the end of task {id}: {error}");
                 }
@@ -275,7 +267,7 @@ impl Executor<'_> {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return false };
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(process), Some(group)) = (task.who.process, group) else { return false };
-        if task.hold() == Hold::MovingBack || !super::process::alive(process) {
+        if task.hold() == Hold::MovingBack || !self.state.world.lives(process) {
             // It is on its way back, or ending; its pidfd says so in a moment.
             return false;
         }
@@ -289,22 +281,23 @@ impl Executor<'_> {
         if task.is_contested() && occupied || task.main_exited {
             return false;
         }
-        match self.state.tree.went_to(&group, process) {
-            Ok(Some(to)) => return self.went_elsewhere(id, &group, to, occupied),
-            Ok(None) if emptied == Emptied::JustNow => return false,
-            Ok(None) => {}
+        match self.state.world.whereabouts(&group, process) {
+            Ok(Whereabouts::WentTo(to)) => return self.went_elsewhere(id, &group, to, occupied),
+            Ok(_) if emptied == Emptied::JustNow => return false,
+            Ok(Whereabouts::Inside | Whereabouts::Elsewhere) => {}
             // It ends, or is out of sight: what follows says so.
             Err(error) => {
                 tracing::debug!(task = %id, %error, "where process {} of task {id} went is not known: {error}", process.pid);
             }
         }
-        let found_in = super::process::cgroup_paths(process.pid).join(" ");
+        let position = self.state.world.position(process);
+        let found_in = position.map(|position| position.paths.join(" ")).unwrap_or_default();
         let found_in = name::shown(&found_in).into_owned();
         let bound = group.record.attachment == Attachment::Own
             && (task.who.found.is_some() || self.owner_only(task).is_some());
-        let escaped = || self.state.tree.escapes_limits_into(process, &group.record.path);
+        let escaped = || self.state.world.escaped_limit(process, Move::Into(&group.record.path));
         let limit = bound.then(escaped).flatten();
-        if limit.is_some() && !super::process::alive(process) {
+        if limit.is_some() && !self.state.world.lives(process) {
             // One that has ended meanwhile has a pidfd that says so in a moment.
             return false;
         }
@@ -321,7 +314,7 @@ impl Executor<'_> {
             entry.emptied = None;
             return Emptied::No;
         }
-        if self.state.tree.is_removed(group) {
+        if self.state.world.is_removed(group) {
             return Emptied::Removed;
         }
         let since = *entry.emptied.get_or_insert(self.now.boot);
@@ -348,7 +341,7 @@ impl Executor<'_> {
         self.push(Input::WentElsewhere { task: id, to, whither });
         self.state.touched.tasks.insert(id);
         if let Some(place) = place {
-            self.state.workers.place(Job::Remove { task: id, group: Arc::clone(group) });
+            self.begin(GroupJob::Remove { task: id, group: Arc::clone(group) });
             self.attach_booked(id, place, true);
         }
         whither == Whither::Away
@@ -358,20 +351,20 @@ impl Executor<'_> {
     fn place_in(&self, id: TaskId, to: &str) -> Option<Place> {
         let task = self.core.task(id)?;
         let process = task.who.process?;
-        let around = self.state.tree.surroundings(process, Members::Family, false).ok()??;
+        let around = self.state.world.surroundings(process, Members::Family, false).ok()??;
         if !around.alone || !around.weighed {
             return None;
         }
         // A group that cannot be taken in place is left alone.
-        let group = self.state.tree.find_in_place(process, Some(to)).ok()?;
+        let group = self.state.world.find_in_place(process, Some(to)).ok()?;
         self.check_in_place(id, &group).ok()?;
-        let origin = self.state.tree.origin(process).ok()?;
+        let origin = self.state.world.position(process).ok()?.origin;
         Some(Place { kin: task.kin(), origin, group: Some(group), reach: Reach::All })
     }
 
     /// Unreadable counts as occupied: giving up is the one step that cannot be undone.
     fn is_occupied(&self, group: &Group) -> bool {
-        self.state.tree.processes(group).map_or(true, |left| !left.is_empty())
+        self.state.world.members(group, None).map_or(true, |left| !left.is_empty())
     }
 
     /// [`crate::core::step::Job::Reattach`].
@@ -380,7 +373,7 @@ impl Executor<'_> {
         let (Some(task), Some(group)) = (self.core.task(id), group) else { return };
         if let Some(process) = task.who.process {
             let (kin, owner) = (task.kin(), self.owner_only(task));
-            self.state.workers.place(Job::Reattach { task: id, process, kin, owner, group });
+            self.begin(GroupJob::Reattach { task: id, process, kin, owner, group });
         }
     }
 

@@ -66,9 +66,9 @@ use serde_json::{Value, json};
 use super::Executor;
 use super::admission::{Requester, cgroup_error};
 use super::entry::Entry;
+use super::job::UnitJob;
 use super::keeping::UnitReport;
-use super::process::{self, Pinned};
-use super::unit_worker::UnitJob;
+use super::world::{Identity, Move, World};
 use crate::cgroup::{Group, Kin, Origin, Reach};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
@@ -92,12 +92,12 @@ pub(super) struct Place {
     pub(super) reach: Reach,
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// [`crate::command::Command::Discover`].
     pub(super) fn discover(&mut self, found: DiscoveredTask, reply: Reply<TaskId>) {
         if self.asks_about_found(&found) {
             let found = Box::new(found);
-            return self.state.workers.ask(UnitJob::LookFound { found, reply });
+            return self.begin(UnitJob::LookFound { found, reply });
         }
         self.discover_as(found, &UnitReport::default(), reply);
     }
@@ -124,10 +124,10 @@ impl Executor<'_> {
         report: &UnitReport,
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
-        let pinned = process::pin(found.process.pid)?;
+        let pinned = self.state.world.identify(found.process.pid)?;
         let process = pinned.process;
         if process != found.process {
-            return Err(process::gone(found.process.pid));
+            return Err(super::admission::gone(found.process.pid));
         }
         if let Some(id) = self.state.mains.get(&process).copied() {
             return self.found_again(id, found, (&pinned, report), reply);
@@ -172,7 +172,7 @@ impl Executor<'_> {
             by_member: false,
         };
         let entry = Entry {
-            pinned: Some(pinned.pidfd),
+            pin: Some(pinned.pin),
             in_place: group.is_some(),
             found_in: group.map(Box::new),
             reach,
@@ -188,15 +188,15 @@ impl Executor<'_> {
     fn place_of(
         &self,
         found: &DiscoveredTask,
-        pinned: &Pinned,
+        pinned: &Identity,
         report: &UnitReport,
     ) -> Result<Place, CommandError> {
         let process = pinned.process;
-        let origin = self.state.tree.origin(process).map_err(cgroup_error)?;
+        let origin = self.state.world.position(process).map_err(cgroup_error)?.origin;
         let kin = match &found.attach {
             Attach::InPlace { cgroup } => {
                 let group =
-                    self.state.tree.find_in_place(process, Some(cgroup)).map_err(cgroup_error)?;
+                    self.state.world.find_in_place(process, Some(cgroup)).map_err(cgroup_error)?;
                 self.check_overlap(None, &group)?;
                 let group = Some(group);
                 return Ok(Place { kin: Kin::Descendants, origin, group, reach: Reach::All });
@@ -230,7 +230,7 @@ impl Executor<'_> {
         if reach == Reach::Weights {
             return Ok(Place { kin, origin, group: None, reach });
         }
-        match self.state.tree.escapes_limits(process) {
+        match self.state.world.escaped_limit(process, Move::ToRoot) {
             None => Ok(Place { kin, origin, group: None, reach }),
             Some(reason) => Err(refused(format!(
                 "{reason}; take the limit off, or have the process managed in place"
@@ -243,7 +243,7 @@ impl Executor<'_> {
         &mut self,
         id: TaskId,
         found: DiscoveredTask,
-        (pinned, report): (&Pinned, &UnitReport),
+        (pinned, report): (&Identity, &UnitReport),
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
         let attach = self.is_to_be_attached(id);
@@ -285,7 +285,7 @@ impl Executor<'_> {
         &mut self,
         id: TaskId,
         found: &DiscoveredTask,
-        (pinned, report): (&Pinned, &UnitReport),
+        (pinned, report): (&Identity, &UnitReport),
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
         let place = match self.place_of(found, pinned, report) {

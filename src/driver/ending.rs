@@ -1,43 +1,15 @@
-//! How the main process of a task ended, which a promotion never waits for.
-//!
-//! lrsd is not its parent, so that wait(2) does not serve. Two other places have the status:
-//!
-//! | the process is | the status is in |
-//! |---|---|
-//! | a zombie: its parent has not waited for it | field 52 of /proc/PID/stat (proc_pid_stat(5)) |
-//! | gone, and its pidfd was open by then | `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`, Linux 6.15 and later (include/uapi/linux/pidfd.h) |
-//!
-//! A pidfd says `EPOLLIN` when the process has ended. From then until its parent has waited for it
-//! it is a zombie, so that one place or the other has the status: on 6.15 and later it is found,
-//! also where a parent never waits. On an earlier kernel it is found where lrsd is faster than the
-//! parent. What is not found stays unknown; there is no event, and nothing is guessed.
-//!
-//! The loop asks the pidfd alone. /proc/PID is read on a thread of its own ([`serve`]): a read that
-//! meets the kernel's own removal of it spins until that is done, and what removes it may wait for the
-//! CPU on which the reader spins. 25 ms were measured, in which a promotion would have waited.
-//!
-//! The kernel writes 0 into field 52 for a reader that may not trace the process, so a 0 counts only
-//! where the same check (`PTRACE_MODE_READ_FSCREDS`) lets lrsd read the link /proc/PID/ns/user. Where
-//! it does not, the pidfd is kept until `EPOLLHUP`, which says that the parent has waited.
+//! How the main process of a task ended, which a promotion never waits for. Where the status is found is
+//! in [`crate::node::exits`].
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
-use std::sync::mpsc::Receiver;
-
-use procfs::process::Process;
 
 use super::Executor;
-use super::watch::{Ended, Key};
-use super::worker::{Message, Outbox};
+use super::world::{HowEnded, World};
 use crate::core::exit::Exit;
 use crate::core::model::{Labels, TaskId};
 use crate::core::step::Input;
 use crate::core::task::Task;
 use crate::units::{Pid, ProcessRef};
-
-/// Main processes that their parents have not waited for yet, so that no descriptor is kept for
-/// each child that is never waited for.
-const MOST_UNREAPED: usize = 1024;
 
 /// A main process that has ended, and what its task was: that may be over by the time the status
 /// is found.
@@ -46,8 +18,8 @@ struct Main {
     process: ProcessRef,
     uid: Option<u32>,
     labels: Labels,
-    /// Its pidfd, while its parent is waited for.
-    unreaped: Option<Key>,
+    /// The world was asked how it ended.
+    asked: bool,
 }
 
 /// Main processes that have ended, as long as their status is not known.
@@ -60,209 +32,40 @@ impl Mains {
         let main = task.who.process.filter(|main| main.pid == pid && !task.main_exited);
         let Some(process) = main else { return false };
         let (uid, labels) = (task.uid, task.labels.clone());
-        self.0.insert(task.id, Main { process, uid, labels, unreaped: None });
+        self.0.insert(task.id, Main { process, uid, labels, asked: false });
         true
     }
 }
 
-/// An end, where the pidfd does not have the status, for [`serve`].
-#[derive(Debug)]
-pub(super) struct Unknown {
-    main: Main,
-    ended: Ended,
-}
-
-impl Executor<'_> {
-    /// Tells how main processes ended, as far as that is known by now. Call after the promotions
-    /// that followed from their ends.
+impl<W: World> Executor<'_, W> {
+    /// Asks how main processes ended. Call after the promotions that followed from their ends.
     pub(super) fn tell_exits(&mut self) {
-        for ended in self.state.watcher.take_ended() {
-            let is_main = |main: &Main| main.process.pid == ended.pid;
-            if !self.state.mains_ended.0.get(&ended.task).is_some_and(is_main) {
-                continue;
-            }
-            let Some(main) = self.state.mains_ended.0.remove(&ended.task) else { continue };
-            match of_pidfd(ended.pidfd()) {
-                Ok(Some(exit)) => self.tell_exit(ended.task, main, exit),
-                // Its parent has waited for it, on a kernel that does not keep the status.
-                _ if main.unreaped.is_some() => {}
-                _ => match self.state.watcher.forget_ended(&ended) {
-                    Ok(()) => self.state.workers.look_at_end(Box::new(Unknown { main, ended })),
-                    Err(error) => stays_unknown(ended.task, &error),
-                },
+        let unasked = self.state.mains_ended.0.iter_mut().filter(|(_, main)| !main.asked);
+        let new: Vec<(TaskId, ProcessRef)> = unasked
+            .map(|(id, main)| {
+                main.asked = true;
+                (*id, main.process)
+            })
+            .collect();
+        for (id, process) in new {
+            match self.state.world.how_ended(id, process) {
+                HowEnded::Known(exit) => self.exit_found(id, process, Some(exit)),
+                HowEnded::Later => {}
+                HowEnded::Never => self.exit_found(id, process, None),
             }
         }
     }
 
-    fn tell_exit(&mut self, task: TaskId, main: Main, exit: Exit) {
-        let Main { uid, labels, .. } = main;
-        self.push(Input::Exited { task, uid, labels, exit });
-    }
-
-    /// The answer of [`serve`].
-    pub(super) fn end_looked_at(&mut self, unknown: Unknown, found: ExitLookup) {
-        let Unknown { mut main, ended } = unknown;
-        let id = ended.task;
-        match found {
-            ExitLookup::Exit(exit) => self.tell_exit(id, main, exit),
-            ExitLookup::NotYet => {
-                if self.state.mains_ended.0.len() >= MOST_UNREAPED
-                    && let Some((_, oldest)) = self.state.mains_ended.0.pop_first()
-                    && let Some(key) = oldest.unreaped
-                {
-                    self.state.watcher.forget_process(key);
-                }
-                match self.state.watcher.await_reaped(ended) {
-                    Ok(key) => {
-                        main.unreaped = Some(key);
-                        self.state.mains_ended.0.insert(id, main);
-                    }
-                    Err(error) => stays_unknown(id, &error),
-                }
-            }
-            ExitLookup::Never => {}
+    /// The answer to that.
+    pub(super) fn exit_found(&mut self, id: TaskId, process: ProcessRef, exit: Option<Exit>) {
+        let mains = &mut self.state.mains_ended.0;
+        if mains.get(&id).is_none_or(|main| main.process != process) {
+            return;
         }
-    }
-}
-
-/// Tolerated: a status that is not found is a state that clients know, and the task is over.
-fn stays_unknown(task: TaskId, error: &std::io::Error) {
-    tracing::debug!(%task, %error, "how the main process of task {task} ended stays unknown: {error}");
-}
-
-/// How a main process ended, as far as /proc and its pidfd tell.
-#[derive(Debug)]
-pub(super) enum ExitLookup {
-    /// How it ended.
-    Exit(Exit),
-    /// Its parent has not waited for it, and it may not be read.
-    NotYet,
-    /// Its parent has, and the kernel did not keep it.
-    Never,
-}
-
-/// Looks at ends until the loop drops its end of the queue.
-pub(super) fn serve(ends: &Receiver<Box<Unknown>>, outbox: &Outbox) {
-    for unknown in ends {
-        let found = found(unknown.main.process, &unknown.ended);
-        outbox.send(Message::EndLookedAt { unknown, found });
-    }
-}
-
-/// /proc and then the pidfd: a zombie that is gone by now has left the status there.
-fn found(process: ProcessRef, ended: &Ended) -> ExitLookup {
-    if let Some(exit) = of_zombie(process) {
-        return ExitLookup::Exit(exit);
-    }
-    match of_pidfd(ended.pidfd()) {
-        Ok(Some(exit)) => ExitLookup::Exit(exit),
-        Ok(None) => ExitLookup::NotYet,
-        // ENOTTY and EINVAL: an earlier kernel; ESRCH: reaped, which an earlier kernel forgets.
-        Err(_) => ExitLookup::Never,
-    }
-}
-
-/// Field 52 of a process that has ended and was not waited for.
-fn of_zombie(process: ProcessRef) -> Option<Exit> {
-    // What is gone is the other place's.
-    let ended = Process::new(process.pid.raw()).ok()?;
-    let stat = ended.stat().ok()?;
-    // X: its parent ignores SIGCHLD, and it goes by itself.
-    if stat.starttime != process.start_ticks || !matches!(stat.state, 'Z' | 'X') {
-        return None;
-    }
-    let status = stat.exit_code?;
-    let readable = status != 0
-        || std::fs::read_link(format!("/proc/{}/ns/user", process.pid)).is_ok()
-            // It was the same process until the link was read.
-            && Process::new(process.pid.raw())
-                .and_then(|process| process.stat())
-                .is_ok_and(|stat| stat.starttime == process.start_ticks);
-    readable.then(|| Exit::from_wait(status)).flatten()
-}
-
-/// `struct pidfd_info` as it was first published, 64 bytes; later fields are left out.
-#[repr(C)]
-#[derive(Default)]
-struct PidfdInfo {
-    mask: u64,
-    cgroup: u64,
-    /// pid, tgid, ppid, and four uids and gids.
-    ids: [u32; 11],
-    exit_code: i32,
-}
-
-/// `PIDFD_INFO_EXIT`
-const INFO_EXIT: u64 = 1 << 3;
-
-nix::ioctl_readwrite!(pidfd_get_info, 0xff, 11, PidfdInfo);
-
-/// What the kernel keeps at a pidfd; `None`: its parent has not waited for it yet.
-fn of_pidfd(pidfd: BorrowedFd<'_>) -> nix::Result<Option<Exit>> {
-    let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
-    // SAFETY: the descriptor is open, and the request's size is that of `info`.
-    unsafe { pidfd_get_info(pidfd.as_raw_fd(), &raw mut info) }?;
-    Ok((info.mask & INFO_EXIT != 0).then(|| Exit::from_wait(info.exit_code)).flatten())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::fd::AsFd as _;
-    use std::process::Command;
-
-    use rustix::process::{PidfdFlags, pidfd_open};
-
-    use super::*;
-
-    /// What the zombie says, and the pidfd before and after it was waited for.
-    fn ways(script: &str) -> (Option<Exit>, nix::Result<Option<Exit>>, nix::Result<Option<Exit>>) {
-        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let pinned = super::super::process::pin(Pid::new(child.id() as i32).unwrap()).unwrap();
-        let fd = pinned.pidfd;
-        let mut ready = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut ready, None).unwrap();
-        let before = (of_zombie(pinned.process), of_pidfd(fd.as_fd()));
-        child.wait().unwrap();
-        assert_eq!(of_zombie(pinned.process), None, "reaped");
-        (before.0, before.1, of_pidfd(fd.as_fd()))
-    }
-
-    #[test]
-    fn the_zombie_has_the_status_and_then_its_pidfd() {
-        let signal = |number| Exit::Signal { number, core: false };
-        for (script, exit) in [
-            ("exit 0", Exit::Status(0)),
-            ("exit 3", Exit::Status(3)),
-            ("kill -TERM $$", signal(15)),
-        ] {
-            // The shell is pinned before it ends.
-            let (zombie, early, late) = ways(&format!("sleep 0.1; {script}"));
-            assert_eq!(zombie, Some(exit), "{script}");
-            assert!(!matches!(early, Ok(Some(_))), "{script}: {early:?}");
-            match late {
-                Ok(found) => assert_eq!(found, Some(exit), "{script}"),
-                Err(errno) => {
-                    assert!(kernel_is_older(), "{script}: {errno}");
-                    eprintln!("this kernel keeps no status at a pidfd ({errno})");
-                }
-            }
+        let main = mains.remove(&id);
+        // A status that is not found is a state that clients know, and the task is over.
+        if let (Some(Main { uid, labels, .. }), Some(exit)) = (main, exit) {
+            self.push(Input::Exited { task: id, uid, labels, exit });
         }
-    }
-
-    fn kernel_is_older() -> bool {
-        let uname = rustix::system::uname();
-        let release = uname.release().to_string_lossy().into_owned();
-        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < (6, 15)
-    }
-
-    #[test]
-    fn a_process_that_runs_has_no_status() {
-        let me = Pid::new(std::process::id() as i32).unwrap();
-        let start_ticks = Process::myself().unwrap().stat().unwrap().starttime;
-        assert_eq!(of_zombie(ProcessRef { pid: me, start_ticks }), None);
-        let raw = rustix::process::Pid::from_raw(me.raw()).unwrap();
-        let fd = pidfd_open(raw, PidfdFlags::empty()).unwrap();
-        assert!(!matches!(of_pidfd(fd.as_fd()), Ok(Some(_))));
     }
 }

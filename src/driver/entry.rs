@@ -2,11 +2,10 @@
 //! it, and what the kernel showed last. All of it begins anew with the daemon.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::booked::Unattached;
-use super::watch::Key;
+use super::world::{Key, Pin};
 use crate::cgroup::{Group, KernelView, Reach};
 use crate::command::{CommandError, Reply};
 use crate::core::model::{Level, TaskId};
@@ -29,7 +28,7 @@ pub struct Entry {
     /// In which hierarchies its processes are moved.
     pub reach: Reach,
     /// Pins the main process until it is watched.
-    pub pinned: Option<OwnedFd>,
+    pub pin: Option<Pin>,
     /// Watched processes.
     pub watched: BTreeMap<Pid, Key>,
     /// Its cgroup, once it is known.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::Executor;
 use super::admission::{Requester, refused};
+use super::job::{GroupJob, Job};
 use super::log::log;
-use super::worker::Job;
+use super::world::World;
 use crate::cgroup::{Attachment, Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
@@ -30,10 +31,15 @@ pub(super) struct Touched {
     pub(super) status: bool,
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// The core is to decide on `input`, once what is being done is done.
     pub(super) fn push(&mut self, input: Input) {
         self.state.inputs.push(input);
+    }
+
+    /// Begins what takes long.
+    pub(super) fn begin(&mut self, job: impl Into<Job>) {
+        self.state.world.begin(job.into());
     }
 
     /// Adds to the history what only the loop knows.
@@ -75,10 +81,7 @@ impl Executor<'_> {
             }
         }
         for record in forget {
-            let removed = match record {
-                Record::Task(id) => self.state.store.remove_task(id),
-                Record::Reservation(id) => self.state.store.remove_reservation(id),
-            };
+            let removed = self.state.world.forget(record);
             self.noted(removed);
         }
         for (id, _) in weights {
@@ -119,15 +122,15 @@ impl Executor<'_> {
                 self.state.touched.tasks.insert(id);
                 let Some(task) = self.core.stored_task(id) else { return Ok(()) };
                 if !self.state.not_thawed.contains(&id) {
-                    return self.state.store.put_task(task);
+                    return self.state.world.put_task(task);
                 }
                 // So that the next daemon thaws it, should this one be killed.
-                self.state.store.put_task(&Task { frozen: true, ..task.clone() })
+                self.state.world.put_task(&Task { frozen: true, ..task.clone() })
             }
             Record::Reservation(id) => match self.core.reservation(id) {
                 Some(reservation) => {
                     let reservation = reservation.clone();
-                    self.state.store.put_reservation(&ReservationRecord { id, reservation })
+                    self.state.world.put_reservation(&ReservationRecord { id, reservation })
                 }
                 None => Ok(()),
             },
@@ -144,7 +147,7 @@ impl Executor<'_> {
         let own = |group: &Arc<Group>| group.record.attachment == Attachment::Own;
         // One that waited in its group goes back first.
         if let Some(group) = group.filter(|group| own(group) && !from_parking)
-            && let Err(undo) = self.state.tree.remove(&group)
+            && let Err(undo) = self.state.world.remove(&group)
         {
             error = format!("{error}; and its cgroup stays: {undo}");
         }
@@ -228,7 +231,7 @@ impl Executor<'_> {
                 | EventKind::Exit
                 | EventKind::Released
         );
-        let appended = self.state.store.append(&event);
+        let appended = self.state.world.append(&event);
         self.noted(appended);
         self.state.events.push(event);
     }
@@ -269,13 +272,13 @@ impl Executor<'_> {
     }
 
     fn try_to_store_all(&mut self) -> Result<(), StateError> {
-        self.state.store.resume()?;
+        self.state.world.resume()?;
         // In the order of a step: a task that gave its reservation back remembers it until then.
         for (id, reservation) in self.core.reservations() {
             let reservation = reservation.clone();
-            self.state.store.put_reservation(&ReservationRecord { id, reservation })?;
+            self.state.world.put_reservation(&ReservationRecord { id, reservation })?;
         }
-        self.core.stored_tasks().try_for_each(|task| self.state.store.put_task(task))
+        self.core.stored_tasks().try_for_each(|task| self.state.world.put_task(task))
     }
 
     /// Gives a placed task the weights of `level`. One on its way gets them when it arrives.
@@ -286,8 +289,8 @@ impl Executor<'_> {
         }
         let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(()) };
         let Some(group) = &entry.group else { return Ok(()) };
-        match self.state.tree.write_tier(group, level, &self.state.plan) {
-            Ok(_) => {
+        match self.state.world.weigh(group, level, &self.state.plan) {
+            Ok(()) => {
                 let before =
                     entry.written.replace((level, self.now.boot)).map(|(before, _)| before);
                 let group = Arc::clone(group);
@@ -317,13 +320,13 @@ impl Executor<'_> {
         }
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let Some(group) = &entry.group else { return };
-        match self.state.tree.heed_owner(group) {
+        match self.state.world.owner_wrote(group) {
             Ok(Some(record)) => {
                 let dirs = group.dirs.clone();
                 entry.group = Some(Arc::new(Group { record: record.clone(), dirs }));
                 let frozen = task.frozen || self.state.not_thawed.contains(&id);
                 let group = Some(record.clone());
-                let stored = self.state.store.put_task(&Task { group, frozen, ..task.clone() });
+                let stored = self.state.world.put_task(&Task { group, frozen, ..task.clone() });
                 self.noted(stored);
                 self.push(Input::OwnerWrote { task: id, group: record });
             }
@@ -336,19 +339,19 @@ impl Executor<'_> {
 
     /// Gives the threads their I/O priority, where disk tiers are made that way: a walk, so not
     /// on this thread.
-    pub(super) fn write_io(&self, group: &Arc<Group>, tier: Tier) {
-        if self.state.tree.capabilities().io_by_thread {
-            self.state.workers.place(Job::Io { group: Arc::clone(group), tier });
+    pub(super) fn write_io(&mut self, group: &Arc<Group>, tier: Tier) {
+        if self.state.world.facts().capabilities.io_by_thread {
+            self.begin(GroupJob::Io { group: Arc::clone(group), tier });
         }
     }
 
     /// Has the disk tier of a task made as this daemon makes it, and what an earlier one with
     /// another `tiers.io` left taken back.
-    pub(super) fn renew_disk_tier(&self, id: TaskId) {
+    pub(super) fn renew_disk_tier(&mut self, id: TaskId) {
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let tier = self.core.task(id).map(|task| task.tier());
         if let (Some(group), Some(tier)) = (group, tier) {
-            self.state.workers.place(Job::Io { group, tier });
+            self.begin(GroupJob::Io { group, tier });
         }
     }
 
@@ -371,7 +374,7 @@ impl Executor<'_> {
     pub(super) fn read_back(&mut self, id: TaskId) {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let Some(group) = entry.group.clone() else { return };
-        match self.state.tree.read_back(&group) {
+        match self.state.world.show(&group) {
             Ok(view) => entry.kernel = view,
             Err(error) => {
                 tracing::debug!(task = %id, %error, "the weights of task {id} cannot be read back: {error}")
@@ -392,7 +395,7 @@ impl Executor<'_> {
         let fits = group.record.attachment == Attachment::InPlace
             && self
                 .state
-                .tree
+                .world
                 .drift(&group, level, &self.state.plan)
                 .is_ok_and(|left| left.is_empty());
         let found = drifts
@@ -407,7 +410,7 @@ impl Executor<'_> {
     fn repair(&mut self, id: TaskId, found: Vec<String>) {
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(group), Some(level)) = (group, self.core.level(id)) else { return };
-        let result = match self.state.tree.write_tier(&group, level, &self.state.plan) {
+        let result = match self.state.world.weigh(&group, level, &self.state.plan) {
             Ok(_) => {
                 // Else systemd's next daemon-reload writes the foreign value again.
                 self.tell_unit(id, level);

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use super::Executor;
+use super::world::World;
 use crate::cgroup::Group;
 use crate::core::model::TaskId;
 use crate::core::step::Input;
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Before anything else of a step: a task that becomes active runs when it gets its weights.
     pub(super) fn thaw(&mut self, id: TaskId) {
         let Some(group) = self.group_of(id) else { return };
-        if let Err(error) = self.state.tree.thaw(&group) {
+        if let Err(error) = self.state.world.freeze(&group, false) {
             tracing::error!(task = %id, %error, "task {id} stays frozen, and every cycle tries again: {error}");
             self.state.not_thawed.insert(id);
         }
@@ -33,7 +34,7 @@ impl Executor<'_> {
             (Some(error), _) => Err(error),
             (None, None) => Err("it has no group".to_owned()),
             (None, Some(group)) => {
-                self.state.tree.freeze(&group).map_err(|error| error.to_string())
+                self.state.world.freeze(&group, true).map_err(|error| error.to_string())
             }
         };
         if let Err(reason) = frozen {

@@ -11,15 +11,16 @@
 use std::sync::Arc;
 
 use super::Executor;
+use super::world::World;
 use crate::cgroup::Group;
 use crate::core::model::TaskId;
-use crate::core::step::Input;
+use crate::core::step::{Input, Record};
 use crate::core::task::{Halt, Task};
 
 /// Tasks looked at before one is promoted: of those behind them the next cycle tells.
 const MOST_CANDIDATES: usize = 8;
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Takes what the reading thread saw. What the guard froze meanwhile was not frozen by others.
     pub(super) fn take_halts(&mut self, mut halts: Vec<(TaskId, Option<Halt>)>) {
         halts.retain(|(id, halt)| {
@@ -40,7 +41,7 @@ impl Executor<'_> {
             let main = task.who.process.filter(|_| !task.main_exited);
             let entry = self.state.entries.get(&id);
             let Some(group) = entry.and_then(|entry| entry.group.as_ref()) else { break };
-            match self.state.tree.halt(group, main) {
+            match self.state.world.halt(group, main) {
                 Ok(None) => break,
                 Ok(Some(halt)) => halts.push((id, Some(halt))),
                 Err(error) => {
@@ -55,7 +56,7 @@ impl Executor<'_> {
 
     /// Whether the root is frozen, as its files say now.
     pub(super) fn look_at_root(&mut self) {
-        let frozen = self.state.tree.frozen_root().map_err(|error| error.to_string());
+        let frozen = self.state.world.frozen_root().map_err(|error| error.to_string());
         self.take_root(frozen);
     }
 
@@ -114,14 +115,14 @@ impl Executor<'_> {
 
     fn try_to_remove(&mut self, id: TaskId, group: &Arc<Group>) -> bool {
         let occupied = |processes: Vec<_>| !processes.is_empty();
-        if self.state.tree.processes(group).map_or(true, occupied) {
+        if self.state.world.members(group, None).map_or(true, occupied) {
             return false;
         }
-        if let Err(error) = super::worker::remove(&self.state.tree, group) {
+        if let Err(error) = self.state.world.remove(group) {
             tracing::debug!(task = %id, %error, "the cgroup of task {id} stays until the next cycle: {error}");
             return false;
         }
-        let removed = self.state.store.remove_task(id);
+        let removed = self.state.world.forget(Record::Task(id));
         self.noted(removed);
         true
     }

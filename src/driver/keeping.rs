@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::Executor;
 use super::admission::cgroup_error;
 use super::parking::PostponedRequest;
-use super::process;
+use super::world::{Move, World};
 use crate::cgroup::{Attachment, Group, HeldBy, Members, Reach, Surroundings, UnitPlace};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
 use crate::config::Mode;
@@ -103,14 +103,14 @@ fn wish(request: &AdmitRequest) -> Wish {
     }
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Who holds `process`, as far as the cgroups tell and systemd has reported.
     pub(super) fn held_by(
         &self,
         process: ProcessRef,
         report: &UnitReport,
     ) -> Result<HeldBy, CommandError> {
-        let around = self.state.tree.surroundings(process, Members::Itself, report.foreign);
+        let around = self.state.world.surroundings(process, Members::Itself, report.foreign);
         let around = around.map_err(cgroup_error)?;
         Ok(around.map_or(HeldBy::None, |around| around.held_by))
     }
@@ -122,12 +122,14 @@ impl Executor<'_> {
             return false;
         }
         // What cannot be read is refused later, with the reason.
-        process::pin(pid).is_ok_and(|pinned| self.asks_about(pinned.process))
+        self.state.world.identify(pid).is_ok_and(|pinned| self.asks_about(pinned.process))
     }
 
     fn asks_about(&self, process: ProcessRef) -> bool {
         let asks = |unit: &UnitPlace| {
-            !unit.of_user && (!unit.is_login() || self.state.tree.escapes_limits(process).is_some())
+            !unit.of_user
+                && (!unit.is_login()
+                    || self.state.world.escaped_limit(process, Move::ToRoot).is_some())
         };
         // As above.
         let held_by = self.held_by(process, &UnitReport::default());
@@ -298,7 +300,7 @@ impl Executor<'_> {
         report: &UnitReport,
     ) -> Result<Option<Facts>, CommandError> {
         let members = if wish == Wish::Run { Members::Itself } else { Members::Family };
-        let around = self.state.tree.surroundings(process, members, report.foreign);
+        let around = self.state.world.surroundings(process, members, report.foreign);
         let Some(around) = around.map_err(cgroup_error)? else { return Ok(None) };
         let Surroundings { held_by, alone, weighed } = around;
         let weight = match (&report.unit, weighed) {
@@ -308,7 +310,7 @@ impl Executor<'_> {
             (None, false) => Weight::None,
         };
         let limit = match held_by {
-            HeldBy::Systemd(_) => self.state.tree.escapes_limits(process),
+            HeldBy::Systemd(_) => self.state.world.escaped_limit(process, Move::ToRoot),
             HeldBy::None | HeldBy::Manager(_) => None,
         };
         let holder = match held_by {
@@ -325,7 +327,8 @@ impl Executor<'_> {
     /// Remembers which task has the group, where its path does not tell.
     pub(super) fn take(&mut self, id: TaskId, group: &Group) {
         let path = &group.record.path;
-        let in_root = || crate::cgroup::is_within(path, &self.state.tree.capabilities().root);
+        let in_root =
+            || crate::cgroup::is_within(path, &self.state.world.facts().capabilities.root);
         let by_path = match group.record.attachment {
             Attachment::InPlace => true,
             // Earlier versions made groups below delegated units.

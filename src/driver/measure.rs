@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::reader::{Check, CycleReport, CycleRequest, Readback};
-use super::worker::Job;
+use super::job::{Check, CycleRequest, GroupJob};
+use super::message::{CycleReport, Readback};
+use super::world::World;
 use super::{Driver, Executor};
 use crate::cgroup::{Attachment, CgroupError, Effects, KernelView};
 use crate::core::Measured;
@@ -24,7 +25,7 @@ struct Comparison {
     effects: Option<Effects>,
 }
 
-impl Driver {
+impl<W: World> Driver<W> {
     /// Takes a cycle's readings. Each part goes by what the core decided on the one before.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.admit_sought(0, now);
@@ -40,7 +41,7 @@ impl Driver {
     }
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Asks the reading thread for the next sample.
     pub(super) fn request_cycle(&mut self) {
         self.set_pace(self.now.boot);
@@ -241,8 +242,8 @@ impl Executor<'_> {
     fn end_cycle(&mut self) {
         self.attach_admitted();
         self.store_again();
-        self.state.store.set_aside().look_again();
-        self.state.not_again.retain(|process| super::process::alive(*process));
+        let world = &self.state.world;
+        self.state.not_again.retain(|process| world.lives(*process));
         self.state.touched.all = true;
     }
 
@@ -287,8 +288,8 @@ impl Executor<'_> {
     /// The scheduler of a disk, or of the CPUs, is another one: tasks get their tiers by what it
     /// heeds, and what the one before needed is taken back.
     fn adopt(&mut self, effects: Effects) {
-        let is_new = self.state.tree.adopt(effects);
-        let found = self.state.tree.capabilities();
+        let is_new = self.state.world.adopt(effects);
+        let found = self.state.world.facts().capabilities;
         tracing::info!("what makes tiers on this node has changed: {}", found.reason);
         if !is_new {
             return;
@@ -307,7 +308,7 @@ impl Executor<'_> {
             self.begin_unparking(id);
         }
         for (task, group) in std::mem::take(&mut self.state.not_removed) {
-            self.state.workers.place(Job::Remove { task, group });
+            self.begin(GroupJob::Remove { task, group });
         }
     }
 
@@ -324,7 +325,7 @@ impl Executor<'_> {
         let counters = batch.into_iter().filter_map(|id| {
             let group = self.state.entries.get(&id)?.group.as_ref()?;
             // One that is gone ends in a moment.
-            Some((id, crate::sample::read_cpu(&group.dirs)?))
+            Some((id, self.state.world.cpu_time(group)?))
         });
         let counters = counters.collect();
         self.push(Input::LaneLooked(counters));

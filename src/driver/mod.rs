@@ -22,43 +22,36 @@ mod discovered;
 mod ending;
 mod entry;
 mod execute;
-mod find;
 mod freezing;
 mod halts;
-mod keeping;
+pub mod job;
+pub mod keeping;
 mod log;
 mod measure;
+pub mod message;
 mod pacing;
 mod parking;
 mod placing;
-pub mod process;
 mod publishing;
 mod queue;
 mod ramp;
-mod reader;
 mod recover;
 mod requests;
 mod root_weight;
 mod settings;
 mod taken;
 mod tickets;
-mod turn;
-mod unit_worker;
+pub mod turn;
 mod units;
 mod view;
-mod watch;
-mod worker;
+pub mod world;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
 
 use tokio::sync::watch as watch_channel;
 
-use crate::cgroup::{Group, TierTree, WeightPlan};
-use crate::command::CommandReceiver;
+use crate::cgroup::{Group, WeightPlan};
 use crate::config::Config;
 use crate::core::cpus::UsableCpus;
 use crate::core::inputs::Inputs;
@@ -68,10 +61,9 @@ use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::step::Ticket;
 use crate::discover::HintSender;
-use crate::publish::{EventRing, LastTurn, Snapshot};
+use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
-use crate::state::Store;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Requester;
 use entry::Entry;
@@ -79,40 +71,36 @@ use execute::Touched;
 use pacing::Pacing;
 use root_weight::RootState;
 use taken::Taken;
-use tickets::Tickets;
-use watch::{Waker, Watcher};
-use worker::{Message, Workers};
 
-pub use recover::{Parts, StartError};
+pub(crate) use admission::cgroup_error;
+pub use recover::{Found, Resumed};
+pub(crate) use requests::{COMMANDS_A_TURN, cost as command_cost};
 pub use settings::policy;
-
-/// Changes the log filter; the error says what is wrong with the new directives.
-pub type ReloadLog = Box<dyn Fn(&str) -> Result<(), String> + Send>;
+pub use tickets::Tickets;
+pub(crate) use units::unit_stopped;
 
 /// The loop and everything it owns.
-pub struct Driver {
+pub struct Driver<W> {
     core: Shaper,
-    state: State,
+    state: State<W>,
 }
 
 /// Takes what happened and carries out what the core decided. It reads the core and cannot change
 /// it: what it notices waits in [`Inputs`] until it is done.
-struct Executor<'a> {
+struct Executor<'a, W> {
     core: &'a Shaper,
-    state: &'a mut State,
+    state: &'a mut State<W>,
     /// When this turn began.
     now: Moment,
 }
 
 /// What the loop has beside the core.
-struct State {
+struct State<W> {
+    /// The node.
+    world: W,
     config: Config,
-    config_file: PathBuf,
-    reload_log: ReloadLog,
     rights: Rights,
     plan: WeightPlan,
-    tree: Arc<TierTree>,
-    store: Store,
     /// Why the last write of state failed; `None` once one succeeds.
     store_problem: Option<String>,
     /// Boxed: a map filled in order is half empty, and an entry has 1.5 KiB.
@@ -132,12 +120,8 @@ struct State {
     inputs: Inputs,
     /// Why the kernel refused the weights of a task, until its event says so.
     unwritten: BTreeMap<TaskId, String>,
-    watcher: Watcher,
     /// Main processes that ended, until it is known how.
     mains_ended: ending::Mains,
-    commands: CommandReceiver,
-    workers: Workers,
-    inbox: Receiver<Message>,
     /// Where hints of schedulers go.
     hints: HintSender,
     /// When an integration last reported; the start, before one did.
@@ -197,45 +181,5 @@ struct State {
     touched: Touched,
     snapshot: watch_channel::Sender<Arc<Snapshot>>,
     events: Arc<EventRing>,
-    last_turn: Arc<LastTurn>,
     answers: Vec<Box<dyn FnOnce() + Send>>,
-}
-
-/// Lets signal handlers reach the loop.
-#[derive(Clone, Debug)]
-pub struct Remote {
-    messages: Sender<Message>,
-    waker: Waker,
-}
-
-impl Remote {
-    /// Ends the loop after the present turn.
-    pub fn stop(&self) {
-        self.send(Message::Stop);
-    }
-
-    /// Applies the configuration file anew.
-    pub fn reload(&self) {
-        self.send(Message::Reload);
-    }
-
-    fn send(&self, message: Message) {
-        // A loop that has ended needs neither.
-        let _ = self.messages.send(message);
-        self.waker.wake();
-    }
-}
-
-/// What ends the loop other than a request to stop.
-#[derive(Debug, thiserror::Error)]
-pub enum DriverError {
-    /// Without its threads the loop can neither admit nor measure.
-    #[error("a worker thread panicked; the tasks keep running, a restart takes them up again")]
-    WorkerPanicked,
-    /// epoll failed; nothing can be noticed any more.
-    #[error("cannot wait for events: {0}")]
-    Wait(io::Error),
-    /// The cgroup root could not be left in order.
-    #[error("the cgroup root could not be closed: {0}")]
-    Close(crate::cgroup::CgroupError),
 }

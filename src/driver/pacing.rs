@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Executor;
-use crate::clock;
+use super::world::World;
 use crate::config::Auto;
 use crate::core::pace::{LONGEST, Pace, SHORTEST};
 use crate::units::BootTime;
@@ -17,7 +17,9 @@ pub(super) struct Pacing {
     core: Pace,
     /// The cycle that is under way, or was the last.
     period: Duration,
-    /// CPU time of this process when the reading under way was asked for.
+    /// CPU time of this process when this turn began.
+    cpu: Duration,
+    /// And when the one began in which the reading under way was asked for.
     asked: Option<Duration>,
     /// When the tasks were looked at for it.
     looked: BootTime,
@@ -45,20 +47,22 @@ impl Slow {
 }
 
 impl Pacing {
-    /// A reading is asked for.
-    pub(super) fn asked(&mut self) {
-        self.asked = Some(clock::cpu_time());
+    /// A turn begins, and this process has used `cpu` by now. If a reading was asked for and none is
+    /// under way, what it read was decided on and published in the turn before.
+    pub(super) fn begin_turn(&mut self, cpu: Duration, reading: bool) {
+        self.cpu = cpu;
+        if let Some(asked) = self.asked.take_if(|_| !reading) {
+            self.core.took(cpu.saturating_sub(asked));
+        }
     }
 
-    /// What it read is decided and published; without effect if none was asked for.
-    pub(super) fn took(&mut self) {
-        if let Some(asked) = self.asked.take() {
-            self.core.took(clock::cpu_time().saturating_sub(asked));
-        }
+    /// A reading is asked for in this turn.
+    pub(super) fn asked(&mut self) {
+        self.asked = Some(self.cpu);
     }
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// How long the present cycle is.
     pub(super) fn period(&self) -> Duration {
         match self.state.config.daemon.sample_period {

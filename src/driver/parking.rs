@@ -10,13 +10,15 @@
 
 use super::Executor;
 use super::admission::{Admission, Requester, cgroup_error};
+use super::job::GroupJob;
 use super::keeping::{LeavingDecision, UnitReport};
-use super::worker::{AttachResult, Job};
+use super::message::AttachResult;
+use super::world::{Whereabouts, World};
 use crate::cgroup::{Attached, CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
 use crate::config::Mode;
 use crate::core::model::TaskId;
-use crate::core::step::{Input, Ready, Ticket};
+use crate::core::step::{Input, Ready, Record, Ticket};
 use crate::core::task::{Halt, Task};
 use crate::proto;
 use crate::systemd::unit::UnitRecord;
@@ -32,7 +34,7 @@ pub(super) struct PostponedRequest {
     pub(super) reply: Reply<proto::Task>,
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Whether a process may wait in the group of its task: one that asks for itself, so that it does
     /// nothing meanwhile, and that would be moved there anyway.
     pub(super) fn may_park(
@@ -69,7 +71,8 @@ impl Executor<'_> {
         match self.state.asked.get(&ticket) {
             Some(Requester::Client(admission)) => {
                 self.still_fit(id, admission)?;
-                self.state.tree.origin(admission.process).map_err(cgroup_error)
+                let position = self.state.world.position(admission.process);
+                position.map(|position| position.origin).map_err(cgroup_error)
             }
             _ => Err(client_left()),
         }
@@ -95,12 +98,9 @@ impl Executor<'_> {
     ) -> Result<(), CommandError> {
         let process = admission.process;
         let Some(record) = &task.group else { return Ok(()) };
-        let inside = self
-            .state
-            .tree
-            .holds(&self.state.tree.presumed(record), process)
-            .map_err(cgroup_error)?;
-        if inside == Some(true) {
+        let group = self.state.world.presumed(record);
+        let whereabouts = self.state.world.whereabouts(&group, process).map_err(cgroup_error)?;
+        if whereabouts == Whereabouts::Inside {
             let (caller, request) = (&admission.caller, &admission.request);
             return self.check_limits_of(caller, request, process, Some(&task.who.origin));
         }
@@ -118,15 +118,15 @@ impl Executor<'_> {
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let tier = self.core.task(id).map(Task::tier);
         let (Some(group), Some(tier)) = (group, tier) else { return };
-        let written = self.state.tree.write_tier(&group, tier, &self.state.plan);
-        self.attached(id, written.map(|_| (group, Attached { moved: 0 }, Some(tier))));
+        let written = self.state.world.weigh(&group, tier.into(), &self.state.plan);
+        self.attached(id, written.map(|()| (group, Attached { moved: 0 }, Some(tier))));
     }
 
     /// Has a process put back where it was before it was parked.
     pub(super) fn begin_unparking(&mut self, id: TaskId) {
         let group = self.core.parked(id).and_then(|waiter| waiter.group.as_ref());
-        if let Some(group) = group.map(|record| self.state.tree.presumed(record)) {
-            self.state.workers.place(Job::Release { task: id, group: group.into(), waited: true });
+        if let Some(group) = group.map(|record| self.state.world.presumed(record)) {
+            self.begin(GroupJob::Release { task: id, group: group.into(), waited: true });
         }
     }
 
@@ -154,13 +154,13 @@ impl Executor<'_> {
     pub(super) fn unpark_all(&mut self) {
         let all: Vec<Task> = self.core.all_parked().cloned().collect();
         for Task { id, group, .. } in all {
-            let released =
-                group.map(|record| self.state.tree.release(&self.state.tree.presumed(&record)));
+            let group = group.map(|record| self.state.world.presumed(&record));
+            let released = group.map(|group| self.state.world.release(&group));
             match released.unwrap_or(Ok(None)) {
                 // Frozen by others: the record tells the next daemon.
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    let removed = self.state.store.remove_task(id);
+                    let removed = self.state.world.forget(Record::Task(id));
                     self.noted(removed);
                 }
                 // The record tells the next daemon.

@@ -8,20 +8,20 @@ use std::time::Duration;
 use super::Executor;
 use super::admission::{Admission, Requester, cgroup_error};
 use super::entry::Entry;
+use super::job::{CalledOff, GroupJob, UnitJob};
+use super::message::AttachResult;
 use super::parking::client_left;
-use super::process;
-use super::unit_worker::{CalledOff, UnitJob};
-use super::worker::{AttachResult, Job};
+use super::world::World;
 use crate::cgroup::{Attachment, CgroupError, Group, Reach};
 use crate::command::{Caller, CallerProcess, CommandError, ErrorKind, Reply};
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::Task;
 use crate::rights::Role;
-use crate::sample::TaskSource;
+use crate::sample::{TaskSample, TaskSource};
 use crate::units::ProcessRef;
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// [`crate::core::step::Job::Prepare`].
     pub(super) fn prepare(&mut self, id: TaskId, ticket: Ticket) {
         let fit = match self.state.asked.remove(&ticket) {
@@ -65,7 +65,8 @@ impl Executor<'_> {
     /// [`crate::core::step::Job::Attach`]: its record is written.
     pub(super) fn begin_attach(&mut self, id: TaskId) {
         if let Some(waiter) = self.core.parked(id) {
-            return self.state.workers.place_all(self.attach_job(waiter, None, None));
+            let job = self.attach_job(waiter, None, None);
+            return job.into_iter().for_each(|job| self.begin(job));
         }
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let Some(task) = self.core.task(id) else { return };
@@ -76,9 +77,12 @@ impl Executor<'_> {
             // Systemd makes its files first.
             (Some(process), Some(unit)) if group.is_none() => {
                 let unit = unit.clone();
-                self.state.workers.ask(UnitJob::Prepare { task: id, process, unit });
+                self.begin(UnitJob::Prepare { task: id, process, unit });
             }
-            _ => self.state.workers.place_all(self.attach_job(task, group, Some(task.tier()))),
+            _ => {
+                let job = self.attach_job(task, group, Some(task.tier()));
+                job.into_iter().for_each(|job| self.begin(job));
+            }
         }
     }
 
@@ -87,7 +91,7 @@ impl Executor<'_> {
         if admission.replies.iter().all(Reply::is_closed) {
             return Err(client_left());
         }
-        let pinned = process::pin(admission.process.pid)?;
+        let pinned = self.state.world.identify(admission.process.pid)?;
         let task = self.core.stored_task(id);
         if pinned.process != admission.process
             || task.and_then(|task| task.uid) != Some(pinned.uids.effective)
@@ -119,11 +123,9 @@ impl Executor<'_> {
         let Some(task) = self.core.task(id) else { return Ok(ready) };
         let Some(process) = task.who.process else { return Ok(ready) };
         if let Some(group) = task.group.as_ref().filter(|_| task.is_from_parking()) {
-            let group = self.state.tree.presumed(group);
+            let group = self.state.world.presumed(group);
             // It counts from now on.
-            let oom_kills = crate::sample::read_oom_kills(&group.dirs);
-            let before = crate::sample::read_final(&group.dirs);
-            ready.baseline = before.map(|sample| crate::sample::TaskSample { oom_kills, ..sample });
+            ready.baseline = self.state.world.figures(&group, &[]).map(without_peak);
             if let Some(entry) = self.state.entries.get_mut(&id) {
                 entry.group = Some(Arc::new(group));
             }
@@ -131,7 +133,7 @@ impl Executor<'_> {
         }
         if task.who.found.is_none() {
             // A found one keeps where it was when it was judged.
-            ready.origin = Some(self.state.tree.origin(process).map_err(cgroup_error)?);
+            ready.origin = Some(self.state.world.position(process).map_err(cgroup_error)?.origin);
         }
         if task.who.unit.is_some() {
             // Its group is found once systemd has made its files.
@@ -141,7 +143,7 @@ impl Executor<'_> {
         if entry.in_place {
             let group = match entry.found_in.take() {
                 Some(group) => *group,
-                None => self.state.tree.find_in_place(process, None).map_err(cgroup_error)?,
+                None => self.state.world.find_in_place(process, None).map_err(cgroup_error)?,
             };
             self.hold_in_place(id, group, &mut ready)?;
         }
@@ -160,9 +162,7 @@ impl Executor<'_> {
         group.record.for_member = task.is_some_and(|task| self.owner_only(task).is_some());
         let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(()) };
         // Stored before its first weight is written: its values must come back.
-        let oom_kills = crate::sample::read_oom_kills(&group.dirs);
-        let before = crate::sample::read_final(&group.dirs);
-        ready.baseline = before.map(|sample| crate::sample::TaskSample { oom_kills, ..sample });
+        ready.baseline = self.state.world.figures(&group, &[]).map(without_peak);
         ready.group = Some(group.record.clone());
         if group.is_in_place() {
             self.state.taken.put(id, &group.record.path);
@@ -176,8 +176,8 @@ impl Executor<'_> {
         task: &Task,
         found: Option<Arc<Group>>,
         tier: Option<Tier>,
-    ) -> Option<Job> {
-        Some(Job::Attach {
+    ) -> Option<GroupJob> {
+        Some(GroupJob::Attach {
             task: task.id,
             name: task.labels.name.clone().or_else(|| task.labels.job.clone()),
             process: task.who.process?,
@@ -219,7 +219,7 @@ impl Executor<'_> {
         self.check_overlap(Some(id), group)?;
         let owner = self.core.task(id).and_then(|task| self.owner_only(task));
         let Some(owner) = owner else { return Ok(()) };
-        self.state.tree.check_owner(group, owner, &mut Vec::new()).map_err(cgroup_error)
+        self.state.world.check_owner(group, owner).map_err(cgroup_error)
     }
 
     /// The only uid with processes that may be managed for that task; `None`: any uid, for an admin
@@ -248,9 +248,9 @@ impl Executor<'_> {
             entry.unattached = None;
             entry.placed_at = self.now.boot;
         }
-        let born = crate::sample::TaskSample {
+        let born = TaskSample {
             cpu: Some(Duration::ZERO),
-            pressure: crate::sample::read_final(&group.dirs).and_then(|s| s.pressure),
+            pressure: self.state.world.figures(&group, &[]).and_then(|figures| figures.pressure),
             ..Default::default()
         };
         let record = group.record.clone();
@@ -281,9 +281,10 @@ impl Executor<'_> {
     /// Why the weights of a group were not written. The files of a unit go with its last process.
     fn why_not(&self, id: TaskId, error: CgroupError) -> CommandError {
         let who = self.core.task(id).map(|task| &task.who);
-        let ended = who.and_then(|who| who.process).is_some_and(|main| !process::alive(main));
+        let ended =
+            who.and_then(|who| who.process).is_some_and(|main| !self.state.world.lives(main));
         match who.and_then(|who| who.unit.as_ref()) {
-            Some(unit) if ended => super::unit_worker::stopped(&unit.name),
+            Some(unit) if ended => super::units::unit_stopped(&unit.name),
             _ => cgroup_error(error),
         }
     }
@@ -299,11 +300,7 @@ impl Executor<'_> {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let unwatched = process.filter(|main| !entry.watched.contains_key(&main.pid));
         if let (Some(process), false) = (unwatched, main_exited) {
-            let watched = match entry.pinned.take() {
-                Some(pidfd) => self.state.watcher.watch_pidfd(id, process.pid, pidfd).map(Some),
-                None => self.state.watcher.watch_process(id, process.pid),
-            };
-            match watched {
+            match self.state.world.watch(id, process.pid, entry.pin.take()) {
                 Ok(Some(key)) => {
                     entry.watched.insert(process.pid, key);
                 }
@@ -317,9 +314,7 @@ impl Executor<'_> {
             return;
         };
         self.enter_ratio_group(id);
-        if let Some(dir) = &group.dirs.unified
-            && let Err(error) = self.state.watcher.watch_group(id, dir)
-        {
+        if let Err(error) = self.state.world.watch_group(id, &group) {
             // The second source; pidfds and the check of every cycle remain.
             tracing::debug!(task = %id, %error, "cgroup.events of task {id} is not watched: {error}");
         }
@@ -327,7 +322,9 @@ impl Executor<'_> {
             (Attachment::None, Some(process)) => Some(TaskSource::Processes(process)),
             (Attachment::None, None) => None,
             // On v1 an owner may have made its group with the cpu controller alone.
-            (Attachment::InPlace, Some(process)) if !counts_cpu(&group) => {
+            (Attachment::InPlace, Some(process))
+                if self.state.world.cpu_time(&group).flatten().is_none() =>
+            {
                 Some(TaskSource::Processes(process))
             }
             (Attachment::Own | Attachment::InPlace, _) => {
@@ -405,9 +402,9 @@ impl Executor<'_> {
     }
 }
 
-/// Whether CPU time can be read of the group itself.
-fn counts_cpu(group: &Group) -> bool {
-    crate::sample::read_final(&group.dirs).is_some_and(|sample| sample.cpu.is_some())
+/// What a group used before it was the task's; the most that it ever had is not the task's either.
+fn without_peak(figures: TaskSample) -> TaskSample {
+    TaskSample { memory_peak: None, ..figures }
 }
 
 /// The group in which a task's weights compete; `None` without one.

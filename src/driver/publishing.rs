@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::Executor;
 use super::execute::Touched;
+use super::world::World;
 use crate::core::model::TaskId;
 
 /// Up to so many tasks, the jobs are published with every change.
 const JOBS_AT_ONCE: usize = 256;
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Replaces the snapshot if anything changed, then answers those who asked.
     pub(super) fn publish(&mut self) {
         let Touched { tasks, all, jobs, mut status } = std::mem::take(&mut self.state.touched);

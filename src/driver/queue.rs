@@ -14,6 +14,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::admission::Requester;
 use super::tickets::Place;
+use super::world::World;
 use super::{Executor, view};
 use crate::command::{
     Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest,
@@ -27,7 +28,7 @@ use crate::rights::{Action, Role};
 use crate::units::{BootTime, Moment, Pid, WallTime};
 use crate::wire::proto_time;
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// A page of the queue; reservations, which are no more than slots, are on the first one.
     pub(super) fn queue_page(
         &self,

@@ -1,11 +1,13 @@
 //! Readings ahead of the cycle, while a request waits for a slot ([`crate::core::ramp`]).
 
 use super::Executor;
-use super::reader::{Ahead, CycleRequest, ReadRequest};
+use super::job::{CycleRequest, ReadRequest};
+use super::message::Ahead;
+use super::world::World;
 use crate::core::step::Input;
 use crate::units::{BootTime, Bytes};
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Asks the reading thread for the node and the sizes of the tasks if they are due.
     pub(super) fn follow_ramp(&mut self, now: BootTime) {
         let due = self.state.ramp.next(self.core.ramps_from(), now);
@@ -19,7 +21,7 @@ impl Executor<'_> {
         let watch = std::mem::take(&mut self.state.sources_new).into_iter().collect();
         let forget = std::mem::take(&mut self.state.sources_gone);
         self.state.reading = true;
-        self.state.workers.read(ReadRequest { watch, forget, cycle });
+        self.begin(ReadRequest { watch, forget, cycle });
     }
 
     /// Takes such a reading.

@@ -3,146 +3,122 @@
 //! What becomes of each task is in [`crate::core::restore`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use lrs_host::spare::NoThread;
 use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
+use super::entry::Entry;
 use super::execute::Touched;
-use super::find::{Findings, find};
 use super::pacing::Pacing;
 use super::root_weight::RootState;
-use super::settings::{plan, policy, rights};
+use super::settings::{plan, policy};
 use super::taken::Taken;
 use super::tickets::Tickets;
-use super::watch::Watcher;
-use super::worker::Workers;
-use super::{Driver, ReloadLog, Remote, State};
-use crate::cgroup::{CgroupError, TierTree};
-use crate::clock;
-use crate::command::CommandReceiver;
-use crate::config::{Config, Mode};
+use super::world::World;
+use super::{Driver, State};
+use crate::cgroup::Group;
+use crate::config::Config;
 use crate::core::cpus::UsableCpus;
 use crate::core::event::{Event, EventKind};
 use crate::core::inputs::Inputs;
 use crate::core::model::TaskId;
 use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
+use crate::core::restore::Start;
 use crate::core::shaper::Shaper;
-use crate::core::step::Input;
+use crate::core::state::Restored;
+use crate::core::step::{Input, Record};
 use crate::discover::HintSender;
-use crate::publish::{EventRing, LastTurn, Snapshot};
-use crate::sample::Sampler;
-use crate::state::{Recovered, Store};
-use crate::units::Moment;
+use crate::publish::{EventRing, Snapshot};
+use crate::rights::Rights;
+use crate::sample::NodeSample;
+use crate::units::{BootTime, Moment};
 
-/// Everything a loop is made of.
-pub struct Parts {
+/// What a loop begins with, beside the world.
+pub struct Resumed {
     /// The settings.
     pub config: Config,
-    /// Where they came from, for reloading.
-    pub config_file: PathBuf,
-    /// Changes the log filter; the error says what is wrong with the new one.
-    pub reload_log: ReloadLog,
-    /// The applier.
-    pub tree: Arc<TierTree>,
-    /// The state directory and what was in it.
-    pub store: Store,
-    /// See `store`.
-    pub recovered: Recovered,
-    /// Reads the node.
-    pub sampler: Sampler,
+    /// Who may do what, by them.
+    pub rights: Rights,
+    /// What was found of the tasks of the daemon before.
+    pub found: Found,
+    /// Sentences on what of its state could not be read.
+    pub damage: Vec<String>,
+    /// The first reading of the node, and when.
+    pub first: (BootTime, NodeSample),
+    /// The whole disks of the node, as of that.
+    pub whole_disks: Vec<(u32, u32)>,
+    /// The name of the node.
+    pub hostname: String,
+    /// The time namespace of this process; `None`: the kernel has none.
+    pub time_namespace: Option<String>,
+    /// Part of the ids of requests that wait.
+    pub waiter_epoch: u32,
+    /// By which they keep their places over a restart.
+    pub tickets: Tickets,
     /// Where hints of schedulers go.
     pub hints: HintSender,
-    /// The loop's end of the command queue.
-    pub commands: CommandReceiver,
     /// Where snapshots go.
     pub snapshot: watch_channel::Sender<Arc<Snapshot>>,
     /// Where events go; holds the recovered ones already.
     pub events: Arc<EventRing>,
-    /// Where each turn says that it ended.
-    pub last_turn: Arc<LastTurn>,
 }
 
-/// Why the loop cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// epoll, inotify or eventfd.
-    #[error("cannot set up waiting for events: {0}")]
-    Watch(io::Error),
-    /// A thread.
-    #[error("cannot start the thread of {what}: {}", NoThread(source))]
-    Thread {
-        /// Which one.
-        what: &'static str,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// The cgroup tree.
-    #[error(transparent)]
-    Cgroup(#[from] CgroupError),
+/// What is done about the stored tasks.
+pub struct Found {
+    /// For the core.
+    pub restored: Restored,
+    /// For the loop.
+    pub start: Start,
+    /// The groups of the tasks.
+    pub groups: BTreeMap<TaskId, Group>,
+    /// Groups that are of no more use.
+    pub remove: Vec<Group>,
+    /// Groups of released tasks that keep their processes, for others froze or stopped those.
+    pub left: BTreeMap<TaskId, Arc<Group>>,
+    /// The last `started` event of a daemon before this one.
+    pub started: Option<Event>,
 }
 
-impl Driver {
-    /// Recovers and publishes the first snapshot. Serving may begin when this returns.
-    pub fn start(parts: Parts) -> Result<(Driver, Remote), StartError> {
-        let Parts { config, config_file, reload_log, tree, store, mut recovered, hints, .. } =
-            parts;
-        let mut sampler = parts.sampler;
-        let now = clock::now();
-        let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
-
-        let observing = config.daemon.mode == Mode::Observe;
-        let history_state = store.standing().clone();
-        let Findings { restored, start, entries, remove, left } =
-            find(&tree, observing, history_state, &mut recovered, now.boot)?;
-        let first = sampler.sample(now.boot, &[]);
-        let whole_disks = sampler.whole_disks();
-        let cpus = UsableCpus::of(&first.node).unwrap_or(1.into());
+impl<W: World> Driver<W> {
+    /// Goes on where the daemon before ended, and publishes the first snapshot.
+    pub fn resume(world: W, resumed: Resumed, now: Moment) -> Driver<W> {
+        let Resumed { config, rights, found, damage, first, time_namespace, .. } = resumed;
+        let Found { restored, start, mut groups, remove, left, started } = found;
+        let cpus = UsableCpus::of(&first.1).unwrap_or(1.into());
         let mains =
             restored.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
+        let entries = restored.tasks.iter().map(|task| {
+            let group = groups.remove(&task.id).map(Arc::new);
+            (task.id, Box::new(Entry { group, ..Entry::default() }))
+        });
+        let entries = entries.collect();
         let core = Shaper::new(policy(&config), cpus, restored);
-        let (workers, messages, inbox) =
-            Workers::start(Arc::clone(&tree), sampler, watcher.waker())
-                .map_err(|source| StartError::Thread { what: "a worker", source })?;
-        let remote = Remote { messages, waker: watcher.waker() };
-        let waiter_epoch = crate::state::new_epoch();
-        let tickets = Tickets::open(&config.daemon.runtime_dir, waiter_epoch, now.boot);
-        let plan = plan(&config, &core);
         let state = State {
-            rights: rights(&config),
-            plan,
+            world,
+            rights,
+            plan: plan(&config, &core),
             view: Snapshot {
                 config_toml: config.to_toml().into(),
                 config: Some(Arc::new(config.clone())),
                 colocation_threshold: config.classify.colocation_threshold,
                 ..Snapshot::default()
             },
-            hostname: hostname(),
+            hostname: resumed.hostname,
             config,
-            config_file,
-            reload_log,
-            tree,
-            store,
             store_problem: None,
             mains,
             taken: Taken::default(),
             entries,
             asked: BTreeMap::new(),
             next_ticket: 0,
-            waiter_epoch,
-            tickets,
+            waiter_epoch: resumed.waiter_epoch,
+            tickets: resumed.tickets,
             inputs: Inputs::default(),
             unwritten: BTreeMap::new(),
-            watcher,
             mains_ended: super::ending::Mains::default(),
-            commands: parts.commands,
-            workers,
-            inbox,
-            hints,
+            hints: resumed.hints,
             yarn_reported: now.boot,
             finder_trouble: None,
             not_again: HashSet::new(),
@@ -168,16 +144,15 @@ impl Driver {
             lane_looked: None,
             cycles: 0,
             cpus,
-            whole_disks,
+            whole_disks: resumed.whole_disks,
             started: now.boot,
             started_at: now.wall,
             sampled_at: None,
-            node_last: Some((first.at, first.node)),
+            node_last: Some(first),
             node_rates: NodeRates::default(),
             touched: Touched { all: true, ..Touched::default() },
-            snapshot: parts.snapshot,
-            events: parts.events,
-            last_turn: parts.last_turn,
+            snapshot: resumed.snapshot,
+            events: resumed.events,
             answers: Vec::new(),
         };
         let mut driver = Driver { core, state };
@@ -189,37 +164,36 @@ impl Driver {
                 executor.take(id, &group);
             }
             executor.shape_root();
-            for reason in recovered.damage_in_words() {
+            for reason in damage {
                 executor.note(EventKind::Recovered, None, reason, Map::new());
             }
         });
-        let namespace = time_namespace();
         driver.with(now, |executor| {
-            if let Some(reason) = moved_in_time(&recovered.events, namespace.as_deref()) {
+            if let Some(reason) = moved_in_time(started.as_ref(), time_namespace.as_deref()) {
                 executor.note(EventKind::Recovered, None, reason, Map::new());
             }
             executor.push(Input::Restored(start.due));
         });
-        driver.start_tasks(start.ended, start.released, namespace, now);
+        driver.start_tasks(start.ended, start.released, time_namespace, now);
         driver.with(now, |executor| {
             for id in start.forget {
                 if executor.is_left(id) {
                     continue;
                 }
-                let removed = executor.state.store.remove_task(id);
+                let removed = executor.state.world.forget(Record::Task(id));
                 executor.noted(removed);
             }
             for (id, unit) in start.units {
                 executor.restore_unit(id, None, unit, None);
             }
             for group in remove {
-                if let Err(error) = super::worker::remove(&executor.state.tree, &group) {
+                if let Err(error) = executor.state.world.remove(&group) {
                     let cgroup = &group.record.path;
                     tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");
                 }
             }
         });
-        Ok((driver, remote))
+        driver
     }
 
     /// Ends what ended meanwhile, then looks after the rest.
@@ -276,15 +250,9 @@ impl Driver {
 /// Input of `started` events.
 const TIME_NAMESPACE: &str = "time_namespace";
 
-/// The time namespace of this process (namespaces(7)); `None`: the kernel has none.
-fn time_namespace() -> Option<String> {
-    let link = std::fs::read_link("/proc/self/ns/time").ok()?;
-    Some(link.to_string_lossy().into_owned())
-}
-
 /// The warning where the daemon before ran in another time namespace, by its last `started`.
-fn moved_in_time(events: &[Event], now: Option<&str>) -> Option<String> {
-    let started = events.iter().rev().find(|event| event.kind == EventKind::Started)?;
+fn moved_in_time(started: Option<&Event>, now: Option<&str>) -> Option<String> {
+    let started = started?;
     let before = started.inputs.get(TIME_NAMESPACE)?.as_str()?;
     let now = now.filter(|now| *now != before)?;
     Some(format!(
@@ -292,10 +260,6 @@ fn moved_in_time(events: &[Event], now: Option<&str>) -> Option<String> {
          and the start times of processes differ: tasks go on, their ages and the ends of reservations \
          are off by that, and main processes count as exited; start it in the namespace of the node"
     ))
-}
-
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -315,13 +279,12 @@ mod tests {
             reason: None,
             inputs: [(TIME_NAMESPACE.to_owned(), namespace)].into_iter().collect(),
         };
-        let here = time_namespace();
-        let before = [started(json!("time:[1]")), started(json!(here))];
-        assert_eq!(moved_in_time(&before, here.as_deref()), None);
-        let warning = moved_in_time(&before[..1], Some("time:[2]")).unwrap();
+        let before = started(json!("time:[1]"));
+        assert_eq!(moved_in_time(Some(&before), Some("time:[1]")), None);
+        let warning = moved_in_time(Some(&before), Some("time:[2]")).unwrap();
         assert!(warning.contains("time:[1]") && warning.contains("time:[2]"), "{warning}");
-        assert_eq!(moved_in_time(&[started(json!(null))], Some("time:[2]")), None);
-        assert_eq!(moved_in_time(&[], Some("time:[2]")), None);
-        assert_eq!(moved_in_time(&before, None), None);
+        assert_eq!(moved_in_time(Some(&started(json!(null))), Some("time:[2]")), None);
+        assert_eq!(moved_in_time(None, Some("time:[2]")), None);
+        assert_eq!(moved_in_time(Some(&before), None), None);
     }
 }

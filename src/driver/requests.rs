@@ -9,16 +9,15 @@ use serde_json::{Map, json};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::admission::{Requester, refused};
+use super::job::{GroupJob, UnitJob};
 use super::parking::PostponedRequest;
-use super::settings::{plan, policy, rights};
-use super::unit_worker::UnitJob;
-use super::worker::Job;
+use super::settings::{plan, policy};
+use super::world::World;
 use super::{Executor, view};
 use crate::cgroup::CgroupError;
 use crate::command::{
     Caller, Command, CommandError, ErrorKind, JobPriority, QueueId, Reply, ReserveRequest, Wait,
 };
-use crate::config::Config;
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::state::Patience;
@@ -34,9 +33,9 @@ const RESERVATION_TTL: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 
 /// Commands taken in one turn: a flood of them must not keep a promotion waiting.
-pub(super) const COMMANDS_A_TURN: usize = 32;
+pub(crate) const COMMANDS_A_TURN: usize = 32;
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     pub(super) fn command(&mut self, command: Command) {
         match command {
             Command::Discover { found, reply } => self.discover(*found, reply),
@@ -277,18 +276,18 @@ impl Executor<'_> {
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(task), Some(group)) = (self.core.task(id), group) else { return };
         match task.who.unit.clone() {
-            Some(unit) => self.state.workers.ask(UnitJob::GiveBack {
+            Some(unit) => self.begin(UnitJob::GiveBack {
                 task: id,
                 group: Some(group),
                 unit,
                 releases: true,
                 called_off: None,
             }),
-            None => self.state.workers.place(Job::Release { task: id, group, waited: false }),
+            None => self.begin(GroupJob::Release { task: id, group, waited: false }),
         }
     }
 
-    /// The answer to [`Job::Release`]. Answers what was asked meanwhile for those on their way back
+    /// The answer to [`GroupJob::Release`]. Answers what was asked meanwhile for those on their way back
     /// from parking.
     pub(super) fn released(
         &mut self,
@@ -382,7 +381,10 @@ impl Executor<'_> {
     /// [`Self::reloaded`].
     pub(super) fn reload(&mut self) -> Result<Vec<String>, CommandError> {
         let invalid = |message: String| CommandError::new(ErrorKind::FailedPrecondition, message);
-        let new = Config::load_trusted(&self.state.config_file)
+        let (new, rights) = self
+            .state
+            .world
+            .load()
             .map_err(|errors| invalid(format!("the old settings stay: {errors}")))?;
         let changed = self.state.config.changed_keys(&new);
         let frozen: Vec<_> =
@@ -393,13 +395,15 @@ impl Executor<'_> {
                 frozen.join(", ")
             )));
         }
-        (self.state.reload_log)(&new.daemon.log)
+        self.state
+            .world
+            .set_log(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
         for warning in &new.warnings {
             tracing::warn!("{warning}");
         }
         self.state.config = new;
-        self.state.rights = rights(&self.state.config);
+        self.state.rights = rights;
         self.push(Input::Configure(policy(&self.state.config)));
         Ok(changed.iter().map(|key| key.key.to_string()).collect())
     }
@@ -440,7 +444,7 @@ impl Executor<'_> {
 /// task is pinned, looked up and stored, which are dozens of files read and one written, and a node
 /// manager starts hundreds at once. A page of the queue, a thousand entries, takes a millisecond, so that
 /// there is one in a turn.
-pub(super) fn cost(command: &Command) -> usize {
+pub(crate) fn cost(command: &Command) -> usize {
     match command {
         Command::ListQueue { .. } => COMMANDS_A_TURN,
         Command::Discover { .. } | Command::SetJobPriority { .. } => COMMANDS_A_TURN / 4,

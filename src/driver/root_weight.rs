@@ -17,7 +17,8 @@
 use serde_json::Map;
 
 use super::Executor;
-use super::unit_worker::UnitJob;
+use super::job::UnitJob;
+use super::world::World;
 use crate::cgroup::{CgroupError, Drift};
 use crate::config::{Auto, Mode};
 use crate::core::event::EventKind;
@@ -76,11 +77,11 @@ impl RootState {
     }
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// Gives the root its weight, as the plan is now.
     pub(super) fn shape_root(&mut self) {
-        if !self.state.tree.root_follows() || self.state.tree.root_is_systemds() {
-            self.state.workers.ask(UnitJob::ShapeRoot { plan: self.state.plan });
+        if !self.state.world.facts().root_follows || self.state.world.facts().root_is_systemds {
+            self.begin(UnitJob::ShapeRoot { plan: self.state.plan });
         }
         self.state.root_weight.written = None;
         self.weigh_root();
@@ -98,7 +99,7 @@ impl Executor<'_> {
     pub(super) fn follow_root(&mut self) {
         // What failed is tried again once in a while, not at every step.
         let failed =
-            self.state.root_weight.missing.is_some() && !self.state.tree.root_is_systemds();
+            self.state.root_weight.missing.is_some() && !self.state.world.facts().root_is_systemds;
         if self.state.root_weight.written != self.wanted_root() && !failed {
             self.weigh_root();
         }
@@ -106,13 +107,13 @@ impl Executor<'_> {
 
     /// Compares the weight of the root with its files, once a cycle, and puts it right.
     pub(super) fn check_root(&mut self) {
-        if self.state.root_weight.missing.is_some() && !self.state.tree.root_is_systemds() {
+        if self.state.root_weight.missing.is_some() && !self.state.world.facts().root_is_systemds {
             return;
         }
         let drifts = self.weigh_root();
         let known = std::mem::replace(&mut self.state.root_weight.fought, !drifts.is_empty());
         // systemd may write what it was asked to set at any time; a writer that goes on has one event.
-        if drifts.is_empty() || known || self.state.tree.root_is_systemds() {
+        if drifts.is_empty() || known || self.state.world.facts().root_is_systemds {
             return;
         }
         let found: Vec<String> = drifts
@@ -124,10 +125,10 @@ impl Executor<'_> {
     }
 
     /// The most it may weigh is left behind: nothing follows the active tier while no daemon runs.
-    pub(super) fn leave_root(&self) {
+    pub(super) fn leave_root(&mut self) {
         let most = self.state.plan.active_capacity.saturating_mul(100);
-        if self.state.tree.root_follows()
-            && let Err(error) = self.state.tree.weigh_root(RootWeight::Weight(most))
+        if self.state.world.facts().root_follows
+            && let Err(error) = self.state.world.weigh_root(RootWeight::Weight(most))
         {
             tracing::debug!(%error, "the LRS root keeps the weight it has: {error}");
         }
@@ -135,7 +136,7 @@ impl Executor<'_> {
 
     /// What clients read of it, in units of cpu.weight; 0 is idle.
     pub(super) fn shown_root(&self) -> Option<u32> {
-        if !self.state.tree.root_follows() {
+        if !self.state.world.facts().root_follows {
             return match self.state.config.tiers.root_weight {
                 Auto::Fixed(weight) if self.state.config.daemon.mode == Mode::Enforce => {
                     Some(weight)
@@ -150,18 +151,18 @@ impl Executor<'_> {
     }
 
     fn wanted_root(&self) -> Option<RootWeight> {
-        self.core.root_weight().filter(|_| self.state.tree.root_follows())
+        self.core.root_weight().filter(|_| self.state.world.facts().root_follows)
     }
 
     fn weigh_root(&mut self) -> Vec<Drift> {
         let Some(weight) = self.wanted_root() else { return Vec::new() };
-        let result = self.state.tree.weigh_root(weight);
+        let result = self.state.world.weigh_root(weight);
         let same = self.state.root_weight.written == Some(weight);
         self.state.root_weight.written = result.is_ok().then_some(weight);
         self.state.touched.status |= !same;
         match result {
             Ok(drifts) => {
-                if !self.state.tree.root_is_systemds() {
+                if !self.state.world.facts().root_is_systemds {
                     self.state.root_weight.answered(Ok(()));
                 }
                 if same { drifts } else { Vec::new() }

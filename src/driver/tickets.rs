@@ -30,7 +30,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 const KEY_BYTES: usize = 32;
 
 /// Gives tickets and reads them.
-pub(super) struct Tickets {
+pub struct Tickets {
     key: hmac::Key,
     /// A number of this run of the daemon's.
     run: u32,
@@ -58,7 +58,7 @@ impl Tickets {
     }
 
     /// A ticket for `place`.
-    pub fn give(&self, place: Place) -> String {
+    pub(super) fn give(&self, place: Place) -> String {
         let Place { uid, process, since, number } = place;
         let ProcessRef { pid, start_ticks } = process;
         let (run, since) = (self.run, since.unix_micros());
@@ -75,7 +75,7 @@ impl Tickets {
     ///
     /// # Errors
     /// Why it is none.
-    pub fn since(
+    pub(super) fn since(
         &self,
         ticket: &str,
         uid: u32,

@@ -10,88 +10,61 @@ use std::time::Duration;
 
 use serde_json::Map;
 
-use super::requests::COMMANDS_A_TURN;
-use super::watch::Ready;
-use super::worker::{self, Message};
-use super::{Driver, DriverError, Executor, parking};
-use crate::clock;
+use super::message::Message;
+use super::world::World;
+use super::{Driver, Executor, parking};
 use crate::command::Command;
 use crate::core::event::EventKind;
 use crate::core::model::TaskId;
-use crate::core::pace::TURN;
 use crate::core::step::Input;
-use crate::systemd::notify::Watchdog;
-use crate::units::{BootTime, Moment};
+use crate::units::{BootTime, Moment, Pid};
 
-/// How the loop goes on.
+/// An end that the world noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    On,
-    Stop,
-    /// A worker thread panicked.
-    Broken,
+pub enum End {
+    /// A process of this task ended.
+    Process(TaskId, Pid),
+    /// The task's cgroup changed between empty and not.
+    Group(TaskId),
 }
 
-impl Driver {
-    /// Turns until it is to stop, then leaves the node as it is for the next daemon. Each turn
-    /// that has ended is a sign of life for `watchdog`.
-    pub fn run(mut self, mut watchdog: Option<Watchdog>) -> Result<(), DriverError> {
-        let mut ready = Vec::new();
-        // The time of the recovery is none in which it hung.
-        self.state.last_turn.ended(clock::boot_time());
-        loop {
-            let now = clock::now();
-            let mut timeout = self.executor(now).until_next().min(TURN);
-            if let Some(watchdog) = &watchdog {
-                timeout = timeout.min(watchdog.patience(now.boot));
-            }
-            if let Err(error) = self.state.watcher.wait(timeout, &mut ready) {
-                self.executor(now).leave_root();
-                return Err(DriverError::Wait(error));
-            }
-            let now = clock::now();
-            let flow = self.turn(&ready, now);
-            self.state.last_turn.ended(now.boot);
-            if let Some(watchdog) = &mut watchdog {
-                watchdog.turned(now.boot);
-            }
-            match flow {
-                Flow::On => {}
-                Flow::Stop => return self.stop(),
-                Flow::Broken => {
-                    self.executor(now).leave_root();
-                    return Err(DriverError::WorkerPanicked);
-                }
-            }
-        }
+/// What a turn takes.
+#[derive(Debug, Default)]
+pub struct Happened {
+    /// All ends since the last turn.
+    pub ends: Vec<End>,
+    /// What was begun and is done, and what the operator wants.
+    pub messages: Vec<Message>,
+    /// What clients ask for.
+    pub commands: Vec<Command>,
+    /// The CPU time that this process has used.
+    pub cpu: Duration,
+}
+
+impl<W: World> Driver<W> {
+    /// The node, for what is beside the turns.
+    pub fn world(&mut self) -> &mut W {
+        &mut self.state.world
     }
 
-    /// Has the executor take something that happened, and the core decide on what it noticed.
-    pub(super) fn with<T>(&mut self, now: Moment, take: impl FnOnce(&mut Executor<'_>) -> T) -> T {
-        let taken = take(&mut self.executor(now));
-        while let Some(input) = self.state.inputs.next_input() {
-            let step = self.core.handle(input, now);
-            self.executor(now).carry_out(step);
-        }
-        taken
+    /// How long nothing is due.
+    pub fn until_next(&mut self, now: Moment) -> Duration {
+        self.executor(now).until_next()
     }
 
-    fn executor(&mut self, now: Moment) -> Executor<'_> {
-        Executor { core: &self.core, state: &mut self.state, now }
-    }
-
-    fn turn(&mut self, ready: &[Ready], now: Moment) -> Flow {
-        let mut flow = Flow::On;
+    /// Takes what has happened, decides, carries out, publishes, and then answers.
+    pub fn turn(&mut self, happened: Happened, now: Moment) {
+        let Happened { ends, messages, commands, cpu } = happened;
+        self.state.pacing.begin_turn(cpu, self.state.reading);
         // All ends of a turn together, so that no task that ended in the same instant is promoted.
-        let suspects = self.with(now, |executor| executor.take_exits(ready));
+        let suspects = self.with(now, |executor| executor.take_exits(&ends));
         self.with(now, |executor| executor.check_ended(&suspects));
         self.with(now, |executor| executor.tell_exits());
-        for event in ready {
-            match event {
-                Ready::Messages => flow = self.take_messages(now),
-                Ready::Commands => self.take_commands(now),
-                Ready::Exit(..) | Ready::Group(_) => {}
-            }
+        for message in messages {
+            self.message(message, now);
+        }
+        for command in commands {
+            self.command(command, now);
         }
         // Each goes by what was decided before: what a cycle compares is what was written by then.
         self.with(now, |executor| executor.take_deadlines());
@@ -106,57 +79,54 @@ impl Driver {
         if !executor.state.answers.is_empty() {
             executor.publish();
         }
-        if !executor.state.reading {
-            executor.state.pacing.took();
-        }
         executor.follow_ramp(now.boot);
-        if self.state.workers.broken() { Flow::Broken } else { flow }
     }
 
-    fn take_messages(&mut self, now: Moment) -> Flow {
-        let mut flow = Flow::On;
-        while let Ok(message) = self.state.inbox.try_recv() {
-            match message {
-                Message::Stop => flow = Flow::Stop,
-                Message::Reload => {
-                    if let Err(error) = self.reload(now) {
-                        // An operator asked, and each time is answered: the time makes each line its own.
-                        tracing::error!(%error, asked_at = %now.wall, "the configuration was not reloaded: {error}");
-                    }
+    /// Has the executor take something that happened, and the core decide on what it noticed.
+    pub(super) fn with<T>(
+        &mut self,
+        now: Moment,
+        take: impl FnOnce(&mut Executor<'_, W>) -> T,
+    ) -> T {
+        let taken = take(&mut self.executor(now));
+        while let Some(input) = self.state.inputs.next_input() {
+            let step = self.core.handle(input, now);
+            self.executor(now).carry_out(step);
+        }
+        taken
+    }
+
+    fn executor(&mut self, now: Moment) -> Executor<'_, W> {
+        Executor { core: &self.core, state: &mut self.state, now }
+    }
+
+    fn message(&mut self, message: Message, now: Moment) {
+        match message {
+            Message::Reload => {
+                if let Err(error) = self.reload(now) {
+                    // An operator asked, and each time is answered: the time makes each line its own.
+                    tracing::error!(%error, asked_at = %now.wall, "the configuration was not reloaded: {error}");
                 }
-                Message::Cycle(report) => self.cycle(*report, now),
-                Message::ReadAhead(ahead) => {
-                    self.with(now, |executor| executor.read_ahead(*ahead));
-                    self.with(now, |executor| executor.replan());
-                }
-                Message::Released { task, result } => {
-                    let returned = self.with(now, |executor| executor.released(task, result));
-                    // One that could not be released may have ended meanwhile.
-                    self.with(now, |executor| executor.check_ended(&[task]));
-                    self.admit_all(returned, now);
-                }
-                Message::Reattached { task, result } => {
-                    if self.with(now, |executor| executor.reattached(task, result)) {
-                        // It may have ended, or have been moved again, meanwhile.
-                        self.with(now, |executor| executor.check_ended(&[task]));
-                    }
-                }
-                message => self.with(now, |executor| executor.take_message(message)),
             }
+            Message::Cycle(report) => self.cycle(*report, now),
+            Message::ReadAhead(ahead) => {
+                self.with(now, |executor| executor.read_ahead(*ahead));
+                self.with(now, |executor| executor.replan());
+            }
+            Message::Released { task, result } => {
+                let returned = self.with(now, |executor| executor.released(task, result));
+                // One that could not be released may have ended meanwhile.
+                self.with(now, |executor| executor.check_ended(&[task]));
+                self.admit_all(returned, now);
+            }
+            Message::Reattached { task, result } => {
+                if self.with(now, |executor| executor.reattached(task, result)) {
+                    // It may have ended, or have been moved again, meanwhile.
+                    self.with(now, |executor| executor.check_ended(&[task]));
+                }
+            }
+            message => self.with(now, |executor| executor.take_message(message)),
         }
-        flow
-    }
-
-    fn take_commands(&mut self, now: Moment) {
-        self.state.commands.clear_wake();
-        let mut left = COMMANDS_A_TURN;
-        while left > 0 {
-            let Some(command) = self.state.commands.try_next() else { return };
-            left = left.saturating_sub(super::requests::cost(&command));
-            self.command(command, now);
-        }
-        // The rest comes after whatever has ended meanwhile.
-        self.state.commands.wake_again();
     }
 
     fn command(&mut self, command: Command, now: Moment) {
@@ -201,10 +171,9 @@ impl Driver {
         }
     }
 
-    /// Tasks keep running with the weights they have; what was measured is stored.
-    fn stop(mut self) -> Result<(), DriverError> {
-        let now = clock::now();
-        self.state.commands.close();
+    /// The loop is to end: tasks keep running with the weights they have. Then what was begun is
+    /// finished, for [`Driver::end`].
+    pub fn begin_end(&mut self, now: Moment) {
         self.with(now, |executor| {
             let tasks = executor.state.entries.len();
             let reason = format!("lrsd stops; {tasks} tasks keep running");
@@ -213,12 +182,15 @@ impl Driver {
         });
         let mut executor = self.executor(now);
         executor.thaw_again();
-        // Before the threads are waited for, which may take longer than the stop may; and again when
-        // what they finished may have changed it.
+        // Before the jobs are waited for, which may take longer than the stop may; and again when what
+        // they finished may have changed it.
         executor.leave_root();
-        executor.state.workers.stop();
-        // What the threads finished meanwhile counts; a reading does not matter any more.
-        while let Ok(message) = self.state.inbox.try_recv() {
+    }
+
+    /// Takes what was finished meanwhile, and leaves the node as it is for the next daemon. What was
+    /// measured is stored.
+    pub fn end(&mut self, messages: Vec<Message>, now: Moment) {
+        for message in messages {
             match message {
                 Message::Released { task, result } => {
                     drop(self.with(now, |executor| executor.released(task, result)));
@@ -226,9 +198,10 @@ impl Driver {
                 message @ (Message::Attached { .. }
                 | Message::NotRemoved { .. }
                 | Message::UnitRestored { .. }
-                | Message::EndLookedAt { .. }) => {
+                | Message::Exit { .. }) => {
                     self.with(now, |executor| executor.take_message(message));
                 }
+                // A reading does not matter any more.
                 Message::UnitLooked { .. }
                 | Message::FoundLooked { .. }
                 | Message::UnitPrepared { .. }
@@ -239,13 +212,12 @@ impl Driver {
                 | Message::Cycle(_)
                 | Message::ReadAhead(_)
                 | Message::Looks(_)
-                | Message::Stop
                 | Message::Reload => {}
             }
         }
         let mut executor = self.executor(now);
         for (task, group) in std::mem::take(&mut executor.state.not_removed) {
-            if let Err(error) = worker::remove(&executor.state.tree, &group) {
+            if let Err(error) = executor.state.world.remove(&group) {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }
@@ -256,11 +228,15 @@ impl Driver {
         for id in placed {
             executor.store_task(id);
         }
-        executor.state.tree.close().map_err(DriverError::Close)
+    }
+
+    /// The loop cannot go on: the most that the root may weigh is left behind.
+    pub fn abandon(&mut self, now: Moment) {
+        self.executor(now).leave_root();
     }
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// How long nothing is due.
     fn until_next(&self) -> Duration {
         let now = self.now.boot;
@@ -320,14 +296,13 @@ impl Executor<'_> {
             Message::UnitRestored { task, result, called_off } => {
                 self.unit_restored(task, result, called_off);
             }
-            Message::EndLookedAt { unknown, found } => self.end_looked_at(*unknown, found),
+            Message::Exit { task, process, exit } => self.exit_found(task, process, exit),
             Message::Looks(looks) => self.push(Input::Looked(looks)),
             // Theirs is in the loop itself.
             Message::Released { .. }
             | Message::Reattached { .. }
             | Message::Cycle(_)
             | Message::ReadAhead(_)
-            | Message::Stop
             | Message::Reload => {}
         }
     }

@@ -34,9 +34,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::Executor;
+use super::job::{Asking, CalledOff, UnitJob};
 use super::keeping::UnitReport;
-use super::process;
-use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob};
+use super::message::{Looked, Prepared};
+use super::world::World;
 use crate::cgroup::Group;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
 use crate::config::Mode;
@@ -44,7 +45,7 @@ use crate::core::model::{Label, Level, TaskId};
 use crate::core::step::{Input, Ready};
 use crate::proto;
 use crate::rights::{Action, Role};
-use crate::systemd::unit::{UnitRecord, settings};
+use crate::systemd::unit::{UnitName, UnitRecord};
 use crate::units::Pid;
 
 /// Admissions of one uid looked up at once: each may wait for systemd as long as it likes.
@@ -61,17 +62,15 @@ pub struct UnitDebt {
     late: bool,
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// The process of a request that can be decided without a word from systemd.
     pub(super) fn at_hand(&self, caller: &Caller, request: &AdmitRequest) -> Option<Pid> {
         match request.subject {
             Subject::Unit(_) => None,
             Subject::Process(pid) => {
-                let may_ask =
-                    self.state.config.daemon.mode == Mode::Enforce && crate::systemd::is_running();
-                let asks = may_ask
+                let asks = self.state.config.daemon.mode == Mode::Enforce
                     && match request.in_place {
-                        true => process::may_be_in_unit(pid),
+                        true => self.state.world.may_be_in_unit(pid),
                         false => self.asks_about_unit(caller, pid),
                     };
                 (!asks).then_some(pid)
@@ -89,7 +88,7 @@ impl Executor<'_> {
             return self.answer(Some(reply), Err(error));
         }
         *self.state.looking.entry(caller.uid).or_default() += 1;
-        self.state.workers.ask(UnitJob::Look(Box::new(Asking { caller, request, reply })));
+        self.begin(UnitJob::Look(Box::new(Asking { caller, request, reply })));
     }
 
     /// Known before systemd is asked: who may not admit must not cost it anything.
@@ -205,13 +204,13 @@ impl Executor<'_> {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let (Some(group), Some(unit)) = (&entry.group, &task.who.unit) else { return };
-        let settings = settings(&self.state.tree.tier_files(group, level, &self.state.plan));
-        let unit = unit.name.clone();
+        let (group, unit) = (Arc::clone(group), unit.name.clone());
         entry.telling += 1;
-        self.state.workers.ask(UnitJob::Tell { task: id, unit, settings });
+        let plan = self.state.plan;
+        self.begin(UnitJob::Tell { task: id, group, level, plan, unit });
     }
 
-    pub(super) fn unit_answered(&mut self, id: TaskId, result: Result<(), AskError>) {
+    pub(super) fn unit_answered(&mut self, id: TaskId, result: Result<(), String>) {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         entry.telling = entry.telling.saturating_sub(1);
         let known = !std::mem::replace(&mut entry.untold, result.is_err());
@@ -244,20 +243,14 @@ impl Executor<'_> {
     ) {
         let late = self.state.unrestored.get(&task).is_some_and(|owed| owed.late);
         self.state.unrestored.insert(task, UnitDebt { unit: unit.clone(), asked: true, late });
-        self.state.workers.ask(UnitJob::GiveBack {
-            task,
-            group,
-            unit,
-            releases: false,
-            called_off,
-        });
+        self.begin(UnitJob::GiveBack { task, group, unit, releases: false, called_off });
     }
 
     /// The record of a task that is over may go once systemd has its weights back.
     pub(super) fn unit_restored(
         &mut self,
         id: TaskId,
-        result: Result<(), (Box<UnitRecord>, AskError)>,
+        result: Result<(), (Box<UnitRecord>, String)>,
         called_off: Option<CalledOff>,
     ) {
         let late = self.state.unrestored.remove(&id).is_some_and(|owed| owed.late);
@@ -294,4 +287,11 @@ impl Executor<'_> {
             self.restore_unit(id, None, unit, None);
         }
     }
+}
+
+pub(crate) fn unit_stopped(unit: &UnitName) -> CommandError {
+    CommandError::new(
+        ErrorKind::FailedPrecondition,
+        format!("unit {unit} stopped while it was being admitted"),
+    )
 }

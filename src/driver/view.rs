@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Executor;
 use super::entry::Entry;
+use super::world::World;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
 use crate::config::{Classify, Mode};
 use crate::core::jobs::Jobs;
@@ -123,7 +124,7 @@ fn parent(path: &str) -> String {
     }
 }
 
-impl Executor<'_> {
+impl<W: World> Executor<'_, W> {
     /// A task of the core as clients see it.
     pub(super) fn task_view(&self, id: TaskId, now: BootTime) -> Option<proto::Task> {
         let level = self.core.level(id)?;
@@ -276,7 +277,7 @@ impl Executor<'_> {
     }
 
     fn cgroup_view(&self) -> proto::CgroupStatus {
-        let found = self.state.tree.capabilities();
+        let found = self.state.world.facts().capabilities;
         proto::CgroupStatus {
             version: match found.version {
                 Some(Version::V1) => 1,
@@ -319,11 +320,9 @@ impl Executor<'_> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.state.tree.warnings();
-        warnings.extend(self.state.watcher.warning());
-        warnings.extend(self.state.tree.shortfalls(&self.state.plan));
+        let mut warnings = self.state.world.warnings(&self.state.plan);
         let wanted = self.state.config.tiers.io == DiskTiers::Idle;
-        if self.state.tree.capabilities().io_tiers == IoTiers::None && wanted {
+        if self.state.world.facts().capabilities.io_tiers == IoTiers::None && wanted {
             warnings.push(
                 "tiers.io = \"idle\" has no effect on this node; `lrsctl doctor` says what to change"
                     .to_owned(),
@@ -335,11 +334,9 @@ impl Executor<'_> {
                  as before; it is tried again: {problem}"
             ));
         }
-        warnings.extend(crate::log::trouble());
         if let Some(problem) = &self.state.store_problem {
             warnings.push(format!("state is not being stored: {problem}"));
         }
-        warnings.extend(self.state.store.damage_warning());
         if let Some(why) = self.core.why_root_frozen() {
             warnings.push(format!("{why}: no task runs, and none is admitted; thaw it"));
         }

@@ -21,6 +21,8 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::core::model::TaskId;
+use crate::driver::turn::End;
+use crate::driver::world::Key;
 use crate::units::Pid;
 
 /// Tokens below this are fixed; those from it on are processes.
@@ -35,10 +37,8 @@ const BATCH: usize = 256;
 /// Something to look after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// A process of this task ended.
-    Exit(TaskId, Pid),
-    /// The task's cgroup changed between empty and not.
-    Group(TaskId),
+    /// A process or a group.
+    End(End),
     /// Commands may wait.
     Commands,
     /// Messages of the other threads may wait.
@@ -52,6 +52,8 @@ pub struct Ended {
     pub task: TaskId,
     /// Which.
     pub pid: Pid,
+    /// It had ended before, and its parent has waited for it now.
+    pub reaped: bool,
     fd: OwnedFd,
 }
 
@@ -61,10 +63,6 @@ impl Ended {
         self.fd.as_fd()
     }
 }
-
-/// A watched process; give it back with [`Watcher::forget_process`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key(u64);
 
 /// The epoll set of the loop.
 #[derive(Debug)]
@@ -177,7 +175,7 @@ impl Watcher {
     /// Watches a process that has ended until its parent has waited for it, where the kernel says so;
     /// then [`Watcher::take_ended`] has it again.
     pub fn await_reaped(&mut self, ended: Ended) -> io::Result<Key> {
-        let Ended { task, pid, fd } = ended;
+        let Ended { task, pid, fd, .. } = ended;
         // A hang-up is reported unasked (epoll_ctl(2)).
         self.watch(Watched { task, pid, fd, is_zombie: true }, EventFlags::empty())
     }
@@ -255,9 +253,9 @@ impl Watcher {
                     if let Some(watched) = self.processes.remove(&token) {
                         let Watched { task, pid, fd, is_zombie } = watched;
                         if !is_zombie {
-                            ready.push(Ready::Exit(task, pid));
+                            ready.push(Ready::End(End::Process(task, pid)));
                         }
-                        self.ended.push(Ended { task, pid, fd });
+                        self.ended.push(Ended { task, pid, reaped: is_zombie, fd });
                     }
                 }
             }
@@ -278,7 +276,7 @@ impl Watcher {
                             self.task_groups.remove(&task);
                         }
                     } else if let Some(task) = self.group_tasks.get(&event.wd()) {
-                        ready.push(Ready::Group(*task));
+                        ready.push(Ready::End(End::Group(*task)));
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(()),
@@ -334,7 +332,7 @@ mod tests {
         child.wait().unwrap();
         watcher.waker().wake();
         watcher.wait(Duration::from_secs(10), &mut ready).unwrap();
-        assert_eq!(ready, [Ready::Exit(task, pid), Ready::Messages]);
+        assert_eq!(ready, [Ready::End(End::Process(task, pid)), Ready::Messages]);
         assert_eq!(watcher.take_ended().len(), 1);
         watcher.wait(Duration::ZERO, &mut ready).unwrap();
         assert!(ready.is_empty());

@@ -1,6 +1,6 @@
 //! The threads beside the loop: one that puts processes in place, one that reads
-//! ([`super::reader`]), one that asks systemd ([`super::unit_worker`]), and one that finds out how
-//! processes ended ([`super::ending`]).
+//! ([`super::reader`]), one that asks systemd ([`super::units`]), and one that finds out how
+//! processes ended ([`super::exits`]).
 //!
 //! Moving a process makes the kernel wait for a grace period (milliseconds), and a reading of
 //! thousands of tasks takes as long; neither may keep a promotion waiting. So the loop only
@@ -18,199 +18,48 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::ending::{self, ExitLookup, Unknown};
-use super::keeping::UnitReport;
-use super::reader::{Ahead, CycleReport, ReadRequest, read_all};
-use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
+use super::exits::{self, ExitLookup, Unknown};
+use super::reader::read_all;
+use super::units::serve_units;
 use super::watch::Waker;
 use crate::cgroup::{
-    Attached, Attachment, CgroupError, Conditions, Group, Kin, Origin, Reach, TierTree, WeightPlan,
+    Attached, Attachment, CgroupError, Conditions, Group, Kin, Origin, TierTree, WeightPlan,
 };
-use crate::command::{CommandError, Reply};
-use crate::core::model::{Label, TaskId, Tier};
-use crate::core::task::Halt;
-use crate::discover::DiscoveredTask as FoundProcess;
-use crate::sample::{Sampler, ThreadLook};
-use crate::systemd::unit::UnitRecord;
+use crate::core::model::{TaskId, Tier};
+use crate::driver::job::{GroupJob, ReadRequest, UnitJob};
+use crate::driver::message::{AttachResult, Message};
+use crate::sample::Sampler;
 use crate::units::ProcessRef;
 
-/// Work on one cgroup that may take long.
+/// What comes from other threads.
 #[derive(Debug)]
-pub enum Job {
-    /// Make the group (or take `found`, in place), write the weights, move the process.
-    Attach {
-        /// The task.
-        task: TaskId,
-        /// What people know it by.
-        name: Option<Label>,
-        /// Its main process.
-        process: ProcessRef,
-        /// Which processes belong to it.
-        kin: Kin,
-        /// Where it was before.
-        origin: Origin,
-        /// In which hierarchies it is moved.
-        reach: Reach,
-        /// The only owner of everything that is moved.
-        owner: Option<u32>,
-        /// The group to manage in place, or one made for it below its unit.
-        found: Option<Arc<Group>>,
-        /// Its tier; `None`: it waits for one, and the group keeps the weights it is made with.
-        tier: Option<Tier>,
-        /// What the weights promise.
-        plan: WeightPlan,
-        /// It was found, not announced: no client waits for it, and its process is only taken from
-        /// `origin`.
-        discovered: bool,
-    },
-    /// Move a process that left its group back into it.
-    Reattach {
-        /// The task.
-        task: TaskId,
-        /// Its main process.
-        process: ProcessRef,
-        /// Which processes belong to it.
-        kin: Kin,
-        /// The only owner of everything that is moved.
-        owner: Option<u32>,
-        /// Its group.
-        group: Arc<Group>,
-    },
-    /// Give the processes back.
-    Release {
-        /// The task.
-        task: TaskId,
-        /// Its group.
-        group: Arc<Group>,
-        /// It is of a process that waits for a slot, and no task's.
-        waited: bool,
-    },
-    /// Give every thread the I/O priority of a new tier, where disk tiers are made that way.
-    /// Threads made since get it with the next reading.
-    Io {
-        /// Its group.
-        group: Arc<Group>,
-        /// Its tier.
-        tier: Tier,
-    },
-    /// Remove the group of a task that has ended; in place, give its weights back.
-    Remove {
-        /// The task.
-        task: TaskId,
-        /// Its group.
-        group: Arc<Group>,
-    },
-}
-
-/// The group of a task, and the tier that its weights are of; `None`: those it was made with.
-pub type AttachResult = Result<(Arc<Group>, Attached, Option<Tier>), CgroupError>;
-
-/// What the threads tell the loop.
-#[derive(Debug)]
-pub enum Message {
-    /// Answer to [`Job::Attach`].
-    Attached {
-        /// The task.
-        task: TaskId,
-        /// How it went.
-        result: AttachResult,
-    },
-    /// Answer to [`Job::Reattach`].
-    Reattached {
-        /// The task.
-        task: TaskId,
-        /// How it went.
-        result: Result<Attached, CgroupError>,
-    },
-    /// Answer to [`Job::Release`].
-    Released {
-        /// The task.
-        task: TaskId,
-        /// How it went.
-        result: Result<Option<Halt>, CgroupError>,
-    },
-    /// The root had to be made anew, and needs its weight.
-    RootRemade,
-    /// Answer to [`UnitJob::ShapeRoot`].
-    RootShaped {
-        /// How it went.
-        result: Result<(), CgroupError>,
-    },
-    /// Answer to [`Job::Remove`], only when it failed.
-    NotRemoved {
-        /// The task.
-        task: TaskId,
-        /// Its group, for another try.
-        group: Arc<Group>,
-        /// Why.
-        error: CgroupError,
-    },
-    /// Answer to [`UnitJob::Look`].
-    UnitLooked {
-        /// The admission.
-        asking: Box<Asking>,
-        /// Who is to be admitted.
-        result: Result<Looked, CommandError>,
-    },
-    /// Answer to [`UnitJob::LookFound`].
-    FoundLooked {
-        /// What was found.
-        found: Box<FoundProcess>,
-        /// What systemd reported of its unit.
-        report: UnitReport,
-        /// The finder, which waits for the answer.
-        reply: Reply<TaskId>,
-    },
-    /// Answer to [`UnitJob::Prepare`].
-    UnitPrepared {
-        /// The task.
-        task: TaskId,
-        /// Its files.
-        result: Result<Prepared, CommandError>,
-    },
-    /// Answer to [`UnitJob::Tell`].
-    UnitAnswered {
-        /// The task.
-        task: TaskId,
-        /// How it went.
-        result: Result<(), AskError>,
-    },
-    /// Answer to [`UnitJob::GiveBack`]; for a release before [`Message::Released`]. An error comes
-    /// with the unit, and how it was.
-    UnitRestored {
-        /// The task.
-        task: TaskId,
-        /// How it went.
-        result: Result<(), (Box<UnitRecord>, AskError)>,
-        /// Who still has to hear that it never became one.
-        called_off: Option<CalledOff>,
-    },
-    /// Answer to [`Workers::look_at_end`].
-    EndLookedAt {
+pub(super) enum Inward {
+    /// To the loop.
+    Loop(Message),
+    /// From `lrs-ends`.
+    Exit {
         /// What was looked at.
-        unknown: Box<Unknown>,
+        unknown: Unknown,
         /// How it ended.
         found: ExitLookup,
     },
-    /// A cycle's readings.
-    Cycle(Box<CycleReport>),
-    /// What was read between two cycles.
-    ReadAhead(Box<Ahead>),
-    /// Threads seen between two cycles.
-    Looks(Vec<(TaskId, ThreadLook)>),
-    /// Stop, from the signal handler.
+    /// The loop is to end.
     Stop,
-    /// Reload, from the signal handler.
-    Reload,
+}
+
+impl From<Message> for Inward {
+    fn from(message: Message) -> Inward {
+        Inward::Loop(message)
+    }
 }
 
 /// The threads and the queues to them.
 #[derive(Debug)]
 pub struct Workers {
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<GroupJob>>,
     unit_jobs: Option<Sender<UnitJob>>,
     reads: Option<Sender<ReadRequest>>,
-    ends: Option<Sender<Box<Unknown>>>,
+    ends: Option<Sender<Unknown>>,
     threads: Vec<JoinHandle<()>>,
     /// The one that may be waiting for systemd.
     units_thread: Option<JoinHandle<()>>,
@@ -232,7 +81,7 @@ impl Workers {
         tree: Arc<TierTree>,
         sampler: Sampler,
         waker: Waker,
-    ) -> io::Result<(Workers, Sender<Message>, Receiver<Message>)> {
+    ) -> io::Result<(Workers, Sender<Inward>, Receiver<Inward>)> {
         let (messages, inbox) = channel();
         let (jobs, job_queue) = channel();
         let (reads, read_queue) = channel();
@@ -260,7 +109,7 @@ impl Workers {
             let outbox = outbox.clone();
             std::thread::Builder::new()
                 .name("lrs-ends".into())
-                .spawn(move || ending::serve(&end_queue, &outbox))?
+                .spawn(move || exits::serve(&end_queue, &outbox))?
         };
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
@@ -279,16 +128,11 @@ impl Workers {
     }
 
     /// Queues work on a cgroup.
-    pub fn place(&self, job: Job) {
+    pub fn place(&self, job: GroupJob) {
         // The thread only ends after this end of its queue does.
         if let Some(jobs) = &self.jobs {
             let _ = jobs.send(job);
         }
-    }
-
-    /// The same, if there is any.
-    pub fn place_all(&self, jobs: impl IntoIterator<Item = Job>) {
-        jobs.into_iter().for_each(|job| self.place(job));
     }
 
     /// Queues work that needs systemd.
@@ -306,7 +150,7 @@ impl Workers {
     }
 
     /// Asks how a process ended.
-    pub(super) fn look_at_end(&self, end: Box<Unknown>) {
+    pub(super) fn look_at_end(&self, end: Unknown) {
         if let Some(ends) = &self.ends {
             let _ = ends.send(end);
         }
@@ -344,14 +188,14 @@ impl Workers {
 /// The threads' way to the loop.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
-    messages: Sender<Message>,
+    messages: Sender<Inward>,
     waker: Waker,
 }
 
 impl Outbox {
-    pub(super) fn send(&self, message: Message) {
+    pub(super) fn send(&self, message: impl Into<Inward>) {
         // There is no receiver once the loop has ended; there is nothing left to do then.
-        let _ = self.messages.send(message);
+        let _ = self.messages.send(message.into());
         self.waker.wake();
     }
 }
@@ -392,17 +236,17 @@ impl<T> Queue<'_, T> {
     }
 }
 
-fn place_queue(jobs: &Receiver<Job>) -> Queue<'_, Job> {
-    Queue::new(jobs, |job| matches!(job, Job::Attach { discovered: true, .. }))
+fn place_queue(jobs: &Receiver<GroupJob>) -> Queue<'_, GroupJob> {
+    Queue::new(jobs, |job| matches!(job, GroupJob::Attach { discovered: true, .. }))
 }
 
-fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
+fn place_all(tree: &TierTree, jobs: &Receiver<GroupJob>, outbox: &Outbox, stopping: &AtomicBool) {
     let mut queue = place_queue(jobs);
     while let Some(job) = queue.next() {
         let only_removals = stopping.load(Ordering::Relaxed);
         match job {
-            job if only_removals && !matches!(job, Job::Remove { .. }) => {}
-            Job::Attach {
+            job if only_removals && !matches!(job, GroupJob::Remove { .. }) => {}
+            GroupJob::Attach {
                 task,
                 name,
                 process,
@@ -432,7 +276,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                     outbox.send(Message::RootRemade);
                 }
             }
-            Job::Reattach { task, process, kin, owner, group } => {
+            GroupJob::Reattach { task, process, kin, owner, group } => {
                 let conditions = Conditions { owner, ..Conditions::default() };
                 let result = match tree.went_to(&group, process) {
                     // Since the loop looked it has gone into a group of its own making: no move
@@ -442,18 +286,18 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                 };
                 outbox.send(Message::Reattached { task, result });
             }
-            Job::Io { group, tier } => {
+            GroupJob::Io { group, tier } => {
                 if let Err(error) = tree.reapply_io(&group, tier) {
                     // Threads come and go; the next cycle tries again.
                     let cgroup = &group.record.path;
                     tracing::debug!(cgroup, %error, "the threads in {cgroup} did not get their I/O priority: {error}");
                 }
             }
-            Job::Release { task, group, waited } => {
+            GroupJob::Release { task, group, waited } => {
                 let result = if waited { tree.release(&group) } else { tree.release_task(&group) };
                 outbox.send(Message::Released { task, result });
             }
-            Job::Remove { task, group } => {
+            GroupJob::Remove { task, group } => {
                 if let Err(error) = remove(tree, &group) {
                     outbox.send(Message::NotRemoved { task, group, error });
                 }
@@ -508,10 +352,11 @@ fn attach(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::Reach;
     use crate::units::Pid;
 
-    fn attach_job(number: u64, discovered: bool) -> Job {
-        Job::Attach {
+    fn attach_job(number: u64, discovered: bool) -> GroupJob {
+        GroupJob::Attach {
             task: TaskId { epoch: 1, number },
             name: None,
             process: ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 },
@@ -526,9 +371,9 @@ mod tests {
         }
     }
 
-    fn number(job: Option<Job>) -> Option<u64> {
+    fn number(job: Option<GroupJob>) -> Option<u64> {
         match job {
-            Some(Job::Attach { task, .. }) => Some(task.number),
+            Some(GroupJob::Attach { task, .. }) => Some(task.number),
             _ => None,
         }
     }

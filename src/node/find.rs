@@ -7,30 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::Entry;
 use super::process::alive;
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
+use crate::core::event::EventKind;
 use crate::core::history_state::HistoryState;
 use crate::core::model::TaskId;
-use crate::core::restore::{GroupUse, Known, Observation, Restore, Start, Verdict};
-use crate::core::state::Restored;
+use crate::core::restore::{GroupUse, Known, Observation, Restore, Verdict};
 use crate::core::task::Task;
+use crate::driver::Found;
 use crate::state::Recovered;
 use crate::units::BootTime;
-
-/// What is done about the stored tasks.
-pub(super) struct Findings {
-    /// For the core.
-    pub restored: Restored,
-    /// For the loop.
-    pub start: Start,
-    /// What the loop holds of the tasks.
-    pub entries: BTreeMap<TaskId, Box<Entry>>,
-    /// Groups that are of no more use.
-    pub remove: Vec<Group>,
-    /// Groups of released tasks that keep their processes, for others froze or stopped those.
-    pub left: BTreeMap<TaskId, Arc<Group>>,
-}
 
 struct Finder<'a> {
     tree: &'a TierTree,
@@ -49,7 +35,7 @@ pub(super) fn find(
     history_state: HistoryState,
     recovered: &mut Recovered,
     now: BootTime,
-) -> Result<Findings, CgroupError> {
+) -> Result<Found, CgroupError> {
     let reservations = std::mem::take(&mut recovered.reservations).into_iter();
     let reservations = reservations.map(|record| (record.id, record.reservation)).collect();
     let (damaged, records) = (recovered.history_damaged, recovered.tasks.iter());
@@ -71,14 +57,10 @@ pub(super) fn find(
         let left = finder.restore.group(id, group.record.clone(), !empty || observing, known);
         finder.leave(id, Some(group), left);
     }
-    let Finder { restore, mut groups, remove, left, .. } = finder;
+    let Finder { restore, groups, remove, left, .. } = finder;
     let (restored, start) = restore.finish(now);
-    let entries = restored.tasks.iter().map(|task| {
-        let group = groups.remove(&task.id).map(Arc::new);
-        (task.id, Box::new(Entry { group, ..Entry::default() }))
-    });
-    let entries = entries.collect();
-    Ok(Findings { restored, start, entries, remove, left })
+    let started = recovered.events.iter().rev().find(|event| event.kind == EventKind::Started);
+    Ok(Found { restored, start, groups, remove, left, started: started.cloned() })
 }
 
 impl Finder<'_> {

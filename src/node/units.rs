@@ -9,121 +9,28 @@
 //!
 //! What is queued when the daemon stops is left to the next one: the records have it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use super::keeping::UnitReport;
 use super::process;
-use super::worker::{Message, Outbox, Queue, remove};
-use crate::cgroup::{CgroupError, Group, TierTree, Version, WeightPlan};
+use super::worker::{Outbox, Queue, remove};
+use crate::cgroup::{CgroupError, TierTree, Version};
 use crate::clock;
-use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
+use crate::command::{CommandError, ErrorKind, Subject};
 use crate::core::leaving::Stop;
-use crate::core::model::TaskId;
-use crate::discover::DiscoveredTask as FoundProcess;
-use crate::proto;
+use crate::driver::job::UnitJob;
+use crate::driver::keeping::UnitReport;
+use crate::driver::message::{Looked, Message, Prepared};
+use crate::driver::{cgroup_error, unit_stopped as stopped};
 use crate::systemd::lookup::{Unfit, Unit};
 use crate::systemd::manager::{Manager, ManagerError};
-use crate::systemd::unit::{Setting, UnitName, UnitRecord, Weights};
+use crate::systemd::unit::{UnitName, UnitRecord, settings};
 use crate::units::{BootTime, Pid, ProcessRef};
 
 /// How long a systemd that let a call run out is not asked again: every job would wait as long,
 /// and all behind it.
 const SILENCE: Duration = Duration::from_secs(30);
-
-/// An admission on its way to be looked up, with everything needed to go on.
-#[derive(Debug)]
-pub struct Asking {
-    /// The caller.
-    pub caller: Caller,
-    /// For what.
-    pub request: AdmitRequest,
-    /// Who waits for the answer.
-    pub reply: Reply<proto::Task>,
-}
-
-/// An admission that is called off: its clients, and why. They hear of it once nothing of it is
-/// left.
-#[derive(Debug)]
-pub struct CalledOff {
-    /// Who waits for the answer.
-    pub replies: Vec<Reply<proto::Task>>,
-    /// The answer.
-    pub error: CommandError,
-}
-
-/// Work that needs systemd.
-#[derive(Debug)]
-pub enum UnitJob {
-    /// Find the unit of an admission: by its name, or that of a process to be managed in place.
-    Look(Box<Asking>),
-    /// Find the unit of a process that a rule found.
-    LookFound {
-        /// What was found.
-        found: Box<FoundProcess>,
-        /// The finder, which waits for the answer.
-        reply: Reply<TaskId>,
-    },
-    /// Give the root its weight among its siblings, which may be systemd's to write.
-    ShapeRoot {
-        /// What the weights promise.
-        plan: WeightPlan,
-    },
-    /// Let systemd give the unit weight files of its own, and open them.
-    Prepare {
-        /// The task.
-        task: TaskId,
-        /// Its main process.
-        process: ProcessRef,
-        /// Its unit, as recorded.
-        unit: UnitRecord,
-    },
-    /// Tell systemd the weights that the files have.
-    Tell {
-        /// The task.
-        task: TaskId,
-        /// Its unit.
-        unit: UnitName,
-        /// In systemd's words.
-        settings: Vec<Setting>,
-    },
-    /// Give files and properties back.
-    GiveBack {
-        /// The task.
-        task: TaskId,
-        /// Its group, if its files are to be given back too.
-        group: Option<Arc<Group>>,
-        /// Its unit.
-        unit: UnitRecord,
-        /// The task is being released: its files come first, and a failure there leaves all.
-        releases: bool,
-        /// Set when it never became a task.
-        called_off: Option<CalledOff>,
-    },
-}
-
-/// What [`UnitJob::Look`] found.
-#[derive(Debug)]
-pub struct Looked {
-    /// The process: of a unit, what it calls its main process, else its oldest.
-    pub process: Pid,
-    /// What systemd reported of the unit it is in.
-    pub report: UnitReport,
-    /// systemd could not be asked: the weights are taken for a unit's, and its stop for one that
-    /// ends all.
-    pub unasked: Option<AskError>,
-}
-
-/// What [`UnitJob::Prepare`] came to.
-#[derive(Debug)]
-pub enum Prepared {
-    /// Its files.
-    Group(Box<Group>),
-    /// Its weights are others than those recorded: to be recorded, before they are touched.
-    Changed(Weights),
-}
 
 /// Why systemd did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -166,10 +73,12 @@ pub(super) fn serve_units(
             UnitJob::Prepare { task, process, unit } => {
                 Message::UnitPrepared { task, result: systemd.prepare(process, &unit) }
             }
-            UnitJob::Tell { task, unit, settings } => {
+            UnitJob::Tell { task, group, level, plan, unit } => {
+                let settings = settings(&tree.tier_files(&group, level, &plan));
                 // One that is gone needs no weights; its last process tells the loop.
                 let result = systemd.ask(|manager| manager.set_weights(&unit, &settings));
-                Message::UnitAnswered { task, result: result.map(drop) }
+                let result = result.map(drop).map_err(|error| error.to_string());
+                Message::UnitAnswered { task, result }
             }
             UnitJob::GiveBack { task, group, unit, releases, called_off } => {
                 let files = group.as_ref().map_or(Ok(()), |group| remove(tree, group));
@@ -184,7 +93,7 @@ pub(super) fn serve_units(
                     Ok(()) => {}
                 }
                 let result = systemd.ask(|manager| manager.give_back(&unit));
-                let result = result.map_err(|error| (Box::new(unit), error));
+                let result = result.map_err(|error| (Box::new(unit), error.to_string()));
                 // Sent first: without it the record would go with the release.
                 outbox.send(Message::UnitRestored { task, result, called_off });
                 if !releases {
@@ -260,7 +169,7 @@ impl Systemd<'_> {
                 let stop = Some(Stop::Assumed(error.to_string()));
                 let report =
                     UnitReport { shaped: true, stop, silent: true, ..UnitReport::default() };
-                Looked { process, report, unasked: Some(error) }
+                Looked { process, report, unasked: Some(error.to_string()) }
             }
         }
     }
@@ -293,16 +202,9 @@ impl Systemd<'_> {
                 ),
             )),
             Err(CgroupError::ProcessGone(_)) => Err(stopped(name)),
-            Err(error) => Err(super::admission::cgroup_error(error)),
+            Err(error) => Err(cgroup_error(error)),
         }
     }
-}
-
-pub(super) fn stopped(unit: &UnitName) -> CommandError {
-    CommandError::new(
-        ErrorKind::FailedPrecondition,
-        format!("unit {unit} stopped while it was being admitted"),
-    )
 }
 
 fn unasked(unit: &UnitName, error: &AskError) -> CommandError {

@@ -1,25 +1,11 @@
 //! Who a pid is: start time, owner, and the pidfd that pins it.
 
-use std::os::fd::OwnedFd;
-
 pub use crate::cgroup::is_shaped_by;
 use crate::command::{CommandError, ErrorKind};
+use crate::driver::world::{Identity, Pin};
 use crate::kernfs::files::Explained;
 use crate::kernfs::process::{self, PinError, has_exited, proc_file, read_proc};
-use crate::units::{Pid, ProcessRef, Uids};
-
-/// A process that cannot be taken for another one while this lives.
-#[derive(Debug)]
-pub struct Pinned {
-    /// Pid and start time.
-    pub process: ProcessRef,
-    /// Its owners; the effective one counts.
-    pub uids: Uids,
-    /// Becomes readable when it ends.
-    pub pidfd: OwnedFd,
-    /// Whether it leads its session.
-    pub leads_session: bool,
-}
+use crate::units::{BootTime, Pid, ProcessRef, Uids};
 
 /// There is no such process, or not any more.
 pub fn gone(pid: Pid) -> CommandError {
@@ -38,7 +24,7 @@ fn not_pinned(error: PinError) -> CommandError {
 }
 
 /// Pins `pid`, or says why it cannot be a task.
-pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
+pub fn pin(pid: Pid) -> Result<Identity, CommandError> {
     let refused = |what: String| CommandError::new(ErrorKind::FailedPrecondition, what);
     if pid.raw() == 1 {
         return Err(refused("process 1 is the init process and cannot be a task".into()));
@@ -62,7 +48,8 @@ pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
         CommandError::new(ErrorKind::Internal, what)
     })?;
     let process = ProcessRef { pid, start_ticks: stat.start_ticks };
-    Ok(Pinned { process, uids, pidfd, leads_session: stat.session == pid.raw() })
+    let (leads_session, pin) = (stat.session == pid.raw(), Pin(Some(pidfd)));
+    Ok(Identity { process, uids, leads_session, started: started(process), pin })
 }
 
 /// Whether `process` still runs: not a zombie, and not on its way to be one.
@@ -71,22 +58,19 @@ pub fn alive(process: ProcessRef) -> bool {
 }
 
 /// When `process` started, in time since boot.
-pub fn started(process: ProcessRef) -> std::time::Duration {
+fn started(process: ProcessRef) -> BootTime {
     let ticks = procfs::ticks_per_second().max(1);
-    std::time::Duration::from_micros(process.start_ticks.saturating_mul(1_000_000) / ticks)
-}
-
-/// The cgroup paths of a process, one per hierarchy.
-pub fn cgroup_paths(pid: Pid) -> Vec<String> {
-    // A process that ended meanwhile is in no group; its admission fails right after.
-    crate::cgroup::paths(pid).unwrap_or_default()
+    let micros = process.start_ticks.saturating_mul(1_000_000) / ticks;
+    BootTime(std::time::Duration::from_micros(micros))
 }
 
 /// Whether `pid` may be in the cgroup of a unit of systemd's, one that systemd writes weights
-/// to; the names of cgroups tell. One that ended meanwhile is in none.
+/// to; the names of cgroups tell.
 pub fn may_be_in_unit(pid: Pid) -> bool {
     let unit = |path: &&String| path.ends_with(".service") || path.ends_with(".scope");
-    cgroup_paths(pid).iter().filter(unit).any(|unit| is_shaped_by(pid, unit))
+    // One that ended meanwhile is in no group.
+    let paths = crate::cgroup::paths(pid).unwrap_or_default();
+    paths.iter().filter(unit).any(|unit| is_shaped_by(pid, unit))
 }
 
 #[cfg(test)]

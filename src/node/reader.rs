@@ -6,118 +6,18 @@
 //! The one thing written here is the I/O priority of threads, for which they have to be listed.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::worker::{Message, Outbox};
-use crate::cgroup::{
-    CgroupError, Drift, Effects, Group, KernelView, OpenFiles, Reading, TierTree, WeightPlan,
-};
+use super::worker::Outbox;
+use crate::cgroup::{OpenFiles, Reading, TierTree};
 use crate::clock;
-use crate::core::model::{Level, TaskId};
+use crate::core::model::TaskId;
 use crate::core::task::Halt;
-use crate::sample::{NodeSample, Sample, Sampler, TaskSource};
-use crate::units::{BootTime, Bytes, Pid, ProcessRef};
-
-/// What the loop asks of the thread.
-#[derive(Debug)]
-pub struct ReadRequest {
-    /// Tasks new since the last request.
-    pub watch: Vec<(TaskId, TaskSource)>,
-    /// Tasks gone since the last request.
-    pub forget: Vec<TaskId>,
-    /// What a cycle needs; `None`: only the node and the sizes of the tasks, between two cycles.
-    pub cycle: Option<CycleRequest>,
-}
-
-/// What is read between two cycles.
-#[derive(Debug)]
-pub struct Ahead {
-    /// When it was read.
-    pub at: BootTime,
-    /// The node.
-    pub node: NodeSample,
-    /// Resident memory of the tasks.
-    pub sizes: Vec<Bytes>,
-    /// CPU time that it took.
-    pub cost: Duration,
-}
-
-/// What a cycle has to do.
-#[derive(Debug, Default)]
-pub struct CycleRequest {
-    /// Tasks for which this reading ends an interval of their meter, ascending.
-    pub due: Vec<TaskId>,
-    /// Tasks with their pressure read, ascending: those and what is active.
-    pub pressure: Vec<TaskId>,
-    /// Tasks with their threads looked at, ascending.
-    pub look_at: Vec<TaskId>,
-    /// When, after the reading, which of them are looked at again; jittered by the loop,
-    /// earliest first.
-    pub looks: Vec<(Duration, Vec<TaskId>)>,
-    /// Groups to look at, ascending.
-    pub check: Vec<Check>,
-    /// Main processes that should be in their groups.
-    pub members: Vec<(TaskId, Arc<Group>, ProcessRef)>,
-    /// When this was asked for: weights written since are not judged by it.
-    pub asked_at: BootTime,
-    /// What the weights promise.
-    pub plan: Option<WeightPlan>,
-}
-
-/// A group to look at.
-#[derive(Debug)]
-pub struct Check {
-    /// The task.
-    pub task: TaskId,
-    /// Its group.
-    pub group: Arc<Group>,
-    /// The weights it should have.
-    pub level: Level,
-    /// In place, for a caller without an admin's rights: the uid to which all in it must belong.
-    pub owner: Option<u32>,
-    /// Its main process, while that lives.
-    pub main: Option<ProcessRef>,
-    /// Others froze or stopped it, as far as is known.
-    pub halted: bool,
-    /// The guard froze it: what others did to it is not looked at.
-    pub frozen: bool,
-    /// Whether its weights are read back; if not, it gets I/O priorities alone, where disk
-    /// tiers are made that way and it used the CPU, without which no thread is made.
-    pub weights: bool,
-}
-
-/// What a group's weights are, and what of it is foreign; `None`: they were not read.
-pub type Readback = (TaskId, Result<Option<(KernelView, Vec<Drift>)>, CgroupError>);
-
-/// What a cycle read.
-#[derive(Debug)]
-pub struct CycleReport {
-    /// The node and the tasks.
-    pub sample: Sample,
-    /// [`CycleRequest::asked_at`].
-    pub asked_at: BootTime,
-    /// [`CycleRequest::due`].
-    pub due: Vec<TaskId>,
-    /// What each group says, and what of it is foreign.
-    pub kernel: Vec<Readback>,
-    /// Tasks with their main process outside of their group.
-    pub outside: Vec<TaskId>,
-    /// Tasks in place that do not belong, or are not known to belong, to [`Check::owner`] alone any more.
-    pub entered: Vec<(TaskId, CgroupError)>,
-    /// Files kept open and the most there may be.
-    pub kept_files: (u64, u64),
-    /// [`Sampler::whole_disks`].
-    pub disks: Vec<(u32, u32)>,
-    /// What makes tiers on this node now, where that is not what it was.
-    pub effects: Option<Effects>,
-    /// What others did to tasks that were looked at for it.
-    pub halts: Vec<(TaskId, Option<Halt>)>,
-    /// The file by which others froze the root; the error says what could not be read.
-    pub frozen_root: Result<Option<PathBuf>, String>,
-}
+use crate::driver::job::{Check, ReadRequest};
+use crate::driver::message::{Ahead, CycleReport, Message};
+use crate::sample::{Sample, Sampler};
+use crate::units::{BootTime, Pid};
 
 /// What the reading thread keeps of a group.
 struct Watched {

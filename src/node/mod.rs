@@ -1,0 +1,285 @@
+//! The node as the loop's [`World`](crate::driver::world::World): its cgroups, its processes, the
+//! threads beside the loop, the records, and what wakes the loop.
+//!
+//! | file | job |
+//! |---|---|
+//! | `start` | from what an earlier daemon left to a loop |
+//! | `find` | what it left: records, groups, processes |
+//! | `run` | waits, gives the loop its turns, ends it |
+//! | `kernel` | cgroups and processes, at once |
+//! | `watch`, `exits` | ends of processes; how they ended |
+//! | `worker`, `reader`, `units` | the threads: attaching, reading, asking systemd |
+//! | `process`, `rights` | who a pid is; who may do what |
+//!
+//! It decides nothing: what to do, and in which order, is the loop's ([`crate::driver`]).
+
+mod exits;
+mod find;
+mod kernel;
+mod process;
+mod reader;
+mod rights;
+mod run;
+mod start;
+mod units;
+mod watch;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use crate::cgroup::{Group, TierTree};
+use crate::command::{Command, CommandReceiver};
+use crate::config::Config;
+use crate::core::event::Event;
+use crate::core::model::TaskId;
+use crate::core::step::Record;
+use crate::core::task::Task;
+use crate::driver::job::Job;
+use crate::driver::message::Message;
+use crate::driver::turn::Happened;
+use crate::driver::world::{HowEnded, Jobs, Key, Pin, Records, Settings, Watch};
+use crate::driver::{COMMANDS_A_TURN, command_cost};
+use crate::rights::Rights;
+use crate::state::record::ReservationRecord;
+use crate::state::{StateError, Store};
+use crate::units::{Pid, ProcessRef};
+use exits::{ExitLookup, Unknown, of_pidfd};
+use watch::{Ended, Ready, Waker, Watcher};
+use worker::{Inward, Workers};
+
+pub use run::DriverError;
+pub use start::{Parts, StartError, start};
+
+/// Changes the log filter; the error says what is wrong with the new directives.
+pub type ReloadLog = Box<dyn Fn(&str) -> Result<(), String> + Send>;
+
+/// Main processes that their parents have not waited for yet, so that no descriptor is kept for
+/// each child that is never waited for.
+const MOST_UNREAPED: usize = 1024;
+
+/// See the module.
+pub struct Node {
+    tree: Arc<TierTree>,
+    store: Store,
+    watcher: Watcher,
+    workers: Workers,
+    inbox: Receiver<Inward>,
+    commands: CommandReceiver,
+    config_file: PathBuf,
+    reload_log: ReloadLog,
+    /// Processes that ended before this turn.
+    ended: Vec<Ended>,
+    /// Main processes that have ended and whose parents are waited for, with their watches.
+    unreaped: BTreeMap<TaskId, (ProcessRef, Key)>,
+    /// The loop is to end.
+    stop: bool,
+}
+
+impl Node {
+    /// Waits until something happens or `timeout` is over.
+    fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<Happened> {
+        self.watcher.wait(timeout, ready)?;
+        let mut happened = Happened { cpu: crate::clock::cpu_time(), ..Happened::default() };
+        self.ended.clear();
+        for ended in self.watcher.take_ended() {
+            match ended.reaped {
+                true => self.reaped(&ended, &mut happened.messages),
+                false => self.ended.push(ended),
+            }
+        }
+        for event in ready {
+            match *event {
+                Ready::End(end) => happened.ends.push(end),
+                Ready::Messages => self.take_messages(&mut happened.messages),
+                Ready::Commands => self.take_commands(&mut happened.commands),
+            }
+        }
+        Ok(happened)
+    }
+
+    fn take_messages(&mut self, messages: &mut Vec<Message>) {
+        while let Ok(inward) = self.inbox.try_recv() {
+            match inward {
+                Inward::Loop(message) => messages.push(message),
+                Inward::Exit { unknown, found } => messages.extend(self.exit_found(unknown, found)),
+                Inward::Stop => self.stop = true,
+            }
+        }
+    }
+
+    fn take_commands(&mut self, commands: &mut Vec<Command>) {
+        self.commands.clear_wake();
+        let mut left = COMMANDS_A_TURN;
+        while left > 0 {
+            let Some(command) = self.commands.try_next() else { return };
+            left = left.saturating_sub(command_cost(&command));
+            commands.push(command);
+        }
+        // The rest comes after whatever has ended meanwhile.
+        self.commands.wake_again();
+    }
+
+    /// A parent has waited for a main process.
+    fn reaped(&mut self, ended: &Ended, messages: &mut Vec<Message>) {
+        let Some((process, _)) = self.unreaped.remove(&ended.task) else { return };
+        // Else a kernel that does not keep the status.
+        let exit = of_pidfd(ended.pidfd()).ok().flatten();
+        messages.push(Message::Exit { task: ended.task, process, exit });
+    }
+
+    /// What `lrs-ends` found.
+    fn exit_found(&mut self, unknown: Unknown, found: ExitLookup) -> Vec<Message> {
+        let Unknown { process, ended } = unknown;
+        let task = ended.task;
+        let known = |exit| vec![Message::Exit { task, process, exit }];
+        match found {
+            ExitLookup::Exit(exit) => known(Some(exit)),
+            ExitLookup::Never => known(None),
+            ExitLookup::NotYet => {
+                let mut messages = Vec::new();
+                if self.unreaped.len() >= MOST_UNREAPED
+                    && let Some((task, (process, key))) = self.unreaped.pop_first()
+                {
+                    self.watcher.forget_process(key);
+                    messages.push(Message::Exit { task, process, exit: None });
+                }
+                match self.watcher.await_reaped(ended) {
+                    Ok(key) => drop(self.unreaped.insert(task, (process, key))),
+                    Err(error) => {
+                        stays_unknown(task, &error);
+                        messages.extend(known(None));
+                    }
+                }
+                messages
+            }
+        }
+    }
+}
+
+/// Tolerated: a status that is not found is a state that clients know, and the task is over.
+fn stays_unknown(task: TaskId, error: &io::Error) {
+    tracing::debug!(%task, %error, "how the main process of task {task} ended stays unknown: {error}");
+}
+
+impl Watch for Node {
+    fn watch(&mut self, task: TaskId, pid: Pid, pin: Option<Pin>) -> io::Result<Option<Key>> {
+        match pin.and_then(|pin| pin.0) {
+            Some(pidfd) => self.watcher.watch_pidfd(task, pid, pidfd).map(Some),
+            None => self.watcher.watch_process(task, pid),
+        }
+    }
+
+    fn watch_group(&mut self, task: TaskId, group: &Group) -> io::Result<()> {
+        match &group.dirs.unified {
+            Some(dir) => self.watcher.watch_group(task, dir),
+            None => Ok(()),
+        }
+    }
+
+    fn unwatch(&mut self, task: TaskId, processes: impl IntoIterator<Item = Key>) {
+        processes.into_iter().for_each(|key| self.watcher.forget_process(key));
+        self.watcher.forget_group(task);
+    }
+
+    fn how_ended(&mut self, task: TaskId, process: ProcessRef) -> HowEnded {
+        let is_it = |ended: &Ended| ended.task == task && ended.pid == process.pid;
+        let Some(index) = self.ended.iter().position(is_it) else { return HowEnded::Never };
+        let ended = self.ended.swap_remove(index);
+        if let Ok(Some(exit)) = of_pidfd(ended.pidfd()) {
+            return HowEnded::Known(exit);
+        }
+        match self.watcher.forget_ended(&ended) {
+            Ok(()) => {
+                self.workers.look_at_end(Unknown { process, ended });
+                HowEnded::Later
+            }
+            Err(error) => {
+                stays_unknown(task, &error);
+                HowEnded::Never
+            }
+        }
+    }
+}
+
+impl Records for Node {
+    fn put_task(&mut self, task: &Task) -> Result<(), StateError> {
+        self.store.put_task(task)
+    }
+
+    fn put_reservation(&mut self, record: &ReservationRecord) -> Result<(), StateError> {
+        self.store.put_reservation(record)
+    }
+
+    fn forget(&mut self, record: Record) -> Result<(), StateError> {
+        match record {
+            Record::Task(id) => self.store.remove_task(id),
+            Record::Reservation(id) => self.store.remove_reservation(id),
+        }
+    }
+
+    fn append(&mut self, event: &Event) -> Result<(), StateError> {
+        self.store.append(event)
+    }
+
+    fn resume(&mut self) -> Result<(), StateError> {
+        self.store.resume()
+    }
+}
+
+impl Jobs for Node {
+    fn begin(&mut self, job: Job) {
+        match job {
+            Job::Group(job) => self.workers.place(job),
+            Job::Unit(job) => self.workers.ask(job),
+            Job::Read(request) => {
+                if request.cycle.is_some() {
+                    self.store.set_aside().look_again();
+                }
+                self.workers.read(request);
+            }
+        }
+    }
+}
+
+impl Settings for Node {
+    fn load(&mut self) -> Result<(Config, Rights), String> {
+        let config =
+            Config::load_trusted(&self.config_file).map_err(|errors| errors.to_string())?;
+        let rights = rights::rights(&config);
+        Ok((config, rights))
+    }
+
+    fn set_log(&mut self, directives: &str) -> Result<(), String> {
+        (self.reload_log)(directives)
+    }
+}
+
+/// Lets signal handlers reach the loop.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    messages: Sender<Inward>,
+    waker: Waker,
+}
+
+impl Remote {
+    /// Ends the loop after the present turn.
+    pub fn stop(&self) {
+        self.send(Inward::Stop);
+    }
+
+    /// Applies the configuration file anew.
+    pub fn reload(&self) {
+        self.send(Message::Reload.into());
+    }
+
+    fn send(&self, inward: Inward) {
+        // A loop that has ended needs neither.
+        let _ = self.messages.send(inward);
+        self.waker.wake();
+    }
+}

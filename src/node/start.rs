@@ -1,0 +1,123 @@
+//! From what an earlier daemon left to a loop on this node.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lrs_host::spare::NoThread;
+use tokio::sync::watch as watch_channel;
+
+use super::find::find;
+use super::rights::rights;
+use super::watch::Watcher;
+use super::worker::Workers;
+use super::{Node, ReloadLog, Remote};
+use crate::cgroup::{CgroupError, TierTree};
+use crate::clock;
+use crate::command::CommandReceiver;
+use crate::config::{Config, Mode};
+use crate::discover::HintSender;
+use crate::driver::{Driver, Resumed, Tickets};
+use crate::publish::{EventRing, Snapshot};
+use crate::sample::Sampler;
+use crate::state::{Recovered, Store};
+
+/// Everything a loop is made of.
+pub struct Parts {
+    /// The settings.
+    pub config: Config,
+    /// Where they came from, for reloading.
+    pub config_file: PathBuf,
+    /// Changes the log filter; the error says what is wrong with the new one.
+    pub reload_log: ReloadLog,
+    /// The applier.
+    pub tree: Arc<TierTree>,
+    /// The state directory and what was in it.
+    pub store: Store,
+    /// See `store`.
+    pub recovered: Recovered,
+    /// Reads the node.
+    pub sampler: Sampler,
+    /// Where hints of schedulers go.
+    pub hints: HintSender,
+    /// The loop's end of the command queue.
+    pub commands: CommandReceiver,
+    /// Where snapshots go.
+    pub snapshot: watch_channel::Sender<Arc<Snapshot>>,
+    /// Where events go; holds the recovered ones already.
+    pub events: Arc<EventRing>,
+}
+
+/// Why the loop cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// epoll, inotify or eventfd.
+    #[error("cannot set up waiting for events: {0}")]
+    Watch(io::Error),
+    /// A thread.
+    #[error("cannot start the thread of {what}: {}", NoThread(source))]
+    Thread {
+        /// Which one.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The cgroup tree.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
+/// Recovers and publishes the first snapshot. Serving may begin when this returns.
+///
+/// # Errors
+/// What is missing.
+pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
+    let Parts { config, config_file, reload_log, tree, store, mut recovered, .. } = parts;
+    let mut sampler = parts.sampler;
+    let now = clock::now();
+    let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
+    let observing = config.daemon.mode == Mode::Observe;
+    let found = find(&tree, observing, store.standing().clone(), &mut recovered, now.boot)?;
+    let first = sampler.sample(now.boot, &[]);
+    let whole_disks = sampler.whole_disks();
+    let (workers, messages, inbox) = Workers::start(Arc::clone(&tree), sampler, watcher.waker())
+        .map_err(|source| StartError::Thread { what: "a worker", source })?;
+    let remote = Remote { messages, waker: watcher.waker() };
+    let waiter_epoch = crate::state::new_epoch();
+    let resumed = Resumed {
+        rights: rights(&config),
+        tickets: Tickets::open(&config.daemon.runtime_dir, waiter_epoch, now.boot),
+        config,
+        found,
+        damage: recovered.damage_in_words(),
+        first: (first.at, first.node),
+        whole_disks,
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        time_namespace: time_namespace(),
+        waiter_epoch,
+        hints: parts.hints,
+        snapshot: parts.snapshot,
+        events: parts.events,
+    };
+    let node = Node {
+        tree,
+        store,
+        watcher,
+        workers,
+        inbox,
+        commands: parts.commands,
+        config_file,
+        reload_log,
+        ended: Vec::new(),
+        unreaped: BTreeMap::new(),
+        stop: false,
+    };
+    Ok((Driver::resume(node, resumed, now), remote))
+}
+
+/// The time namespace of this process (namespaces(7)); `None`: the kernel has none.
+fn time_namespace() -> Option<String> {
+    let link = std::fs::read_link("/proc/self/ns/time").ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
