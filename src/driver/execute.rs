@@ -81,8 +81,7 @@ impl<W: World> Executor<'_, W> {
             }
         }
         for record in forget {
-            let removed = self.state.world.forget(record);
-            self.noted(removed);
+            self.forget(record);
         }
         for (id, _) in weights {
             // What is shown is what the kernel says now, not what was written.
@@ -236,6 +235,15 @@ impl<W: World> Executor<'_, W> {
         self.state.events.push(event);
     }
 
+    /// Removes a record, or does so with the next cycle that can store.
+    pub(super) fn forget(&mut self, record: Record) {
+        let removed = self.state.world.forget(record);
+        if removed.is_err() {
+            self.state.unforgotten.insert(record);
+        }
+        self.noted(removed);
+    }
+
     /// Stores what is known of a task.
     pub(super) fn store_task(&mut self, id: TaskId) {
         let stored = self.store_record(Record::Task(id));
@@ -278,7 +286,12 @@ impl<W: World> Executor<'_, W> {
             let reservation = reservation.clone();
             self.state.world.put_reservation(&ReservationRecord { id, reservation })?;
         }
-        self.core.stored_tasks().try_for_each(|task| self.state.world.put_task(task))
+        self.core.stored_tasks().try_for_each(|task| self.state.world.put_task(task))?;
+        while let Some(record) = self.state.unforgotten.first().copied() {
+            self.state.world.forget(record)?;
+            self.state.unforgotten.remove(&record);
+        }
+        Ok(())
     }
 
     /// Gives a placed task the weights of `level`. One on its way gets them when it arrives.

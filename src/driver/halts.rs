@@ -122,8 +122,7 @@ impl<W: World> Executor<'_, W> {
             tracing::debug!(task = %id, %error, "the cgroup of task {id} stays until the next cycle: {error}");
             return false;
         }
-        let removed = self.state.world.forget(Record::Task(id));
-        self.noted(removed);
+        self.forget(Record::Task(id));
         true
     }
 }

@@ -40,6 +40,8 @@ mod requests;
 mod root_weight;
 mod settings;
 mod taken;
+#[cfg(test)]
+mod testing;
 mod tickets;
 pub mod turn;
 mod units;
@@ -59,7 +61,7 @@ use crate::core::model::TaskId;
 use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
-use crate::core::step::Ticket;
+use crate::core::step::{Record, Ticket};
 use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
@@ -103,6 +105,8 @@ struct State<W> {
     plan: WeightPlan,
     /// Why the last write of state failed; `None` once one succeeds.
     store_problem: Option<String>,
+    /// Records that could not be removed.
+    unforgotten: BTreeSet<Record>,
     /// Boxed: a map filled in order is half empty, and an entry has 1.5 KiB.
     entries: BTreeMap<TaskId, Box<Entry>>,
     /// Tasks by their main process.

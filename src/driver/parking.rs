@@ -160,8 +160,7 @@ impl<W: World> Executor<'_, W> {
                 // Frozen by others: the record tells the next daemon.
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    let removed = self.state.world.forget(Record::Task(id));
-                    self.noted(removed);
+                    self.forget(Record::Task(id));
                 }
                 // The record tells the next daemon.
                 Err(error) => {

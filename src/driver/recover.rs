@@ -108,6 +108,7 @@ impl<W: World> Driver<W> {
             hostname: resumed.hostname,
             config,
             store_problem: None,
+            unforgotten: BTreeSet::new(),
             mains,
             taken: Taken::default(),
             entries,
@@ -180,8 +181,7 @@ impl<W: World> Driver<W> {
                 if executor.is_left(id) {
                     continue;
                 }
-                let removed = executor.state.world.forget(Record::Task(id));
-                executor.noted(removed);
+                executor.forget(Record::Task(id));
             }
             for (id, unit) in start.units {
                 executor.restore_unit(id, None, unit, None);

@@ -53,8 +53,12 @@ pub(super) struct Place {
 impl Tickets {
     /// With the key in `runtime_dir`, which is made there if need be.
     pub fn open(runtime_dir: &Path, run: u32, started: BootTime) -> Tickets {
-        let key = key(&runtime_dir.join("key"));
-        Tickets { key: hmac::Key::new(hmac::HMAC_SHA256, &key), run, started }
+        Tickets::with_key(&key(&runtime_dir.join("key")), run, started)
+    }
+
+    /// With this key.
+    pub(super) fn with_key(key: &[u8; KEY_BYTES], run: u32, started: BootTime) -> Tickets {
+        Tickets { key: hmac::Key::new(hmac::HMAC_SHA256, key), run, started }
     }
 
     /// A ticket for `place`.

@@ -128,8 +128,8 @@ mod tests {
     fn ways(script: &str) -> (Option<Exit>, nix::Result<Option<Exit>>, nix::Result<Option<Exit>>) {
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         let pinned =
-            super::super::self.state.world.identify(Pid::new(child.id() as i32).unwrap()).unwrap();
-        let fd = pinned.pidfd;
+            super::super::process::pin(Pid::new(child.id() as i32).unwrap()).unwrap();
+        let fd = pinned.pin.0.unwrap();
         let mut ready = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut ready, None).unwrap();
         let before = (of_zombie(pinned.process), of_pidfd(fd.as_fd()));

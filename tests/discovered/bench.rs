@@ -13,7 +13,7 @@ use lrs::config::{Config, Mode};
 use lrs::core::event::{Event, EventKind};
 use lrs::core::model::{Label, Labels, TaskId};
 use lrs::discover::{Attach, DiscoveredTask, Finder, Presumed};
-use lrs::driver::{Driver, DriverError, Parts, Remote};
+use lrs::node::{self, DriverError, Parts, Remote};
 use lrs::proto;
 use lrs::publish::{EventRing, LastTurn, Snapshot};
 use lrs::sample::{Sampler, Settings};
@@ -75,10 +75,10 @@ impl Loop {
             commands: queue,
             snapshot: sender,
             events: Arc::clone(&events),
-            last_turn: Arc::new(LastTurn::new(lrs::clock::boot_time())),
         };
-        let (driver, remote) = Driver::start(parts).unwrap();
-        let thread = std::thread::spawn(move || driver.run(None));
+        let (driver, remote) = node::start(parts).unwrap();
+        let last_turn = LastTurn::new(lrs::clock::boot_time());
+        let thread = std::thread::spawn(move || driver.run(&last_turn, None));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let running = Some((remote, thread));
         let hinted = std::sync::Mutex::new(hinted);

@@ -1,0 +1,152 @@
+//! One scenario, with a fault before every one of its deeds in turn: the daemon is killed, the deed is
+//! refused, or a stranger acts. Afterwards everything is as it has to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::bench::MEMBER;
+use super::made_up::ROOT;
+use super::{Bench, Fault};
+use crate::command::{Command, Wait};
+use crate::core::event::EventKind;
+use crate::units::ProcessRef;
+
+/// Two tasks, two that wait, an end, a release, a release of one that waits, and a stop: with the processes
+/// in the order in which they are started.
+fn play(bench: &mut Bench) -> Vec<ProcessRef> {
+    let processes: Vec<_> = (0..4).map(|_| bench.world().start(MEMBER)).collect();
+    let answers: Vec<_> = processes
+        .iter()
+        .map(|process| {
+            let answer = bench.admit(*process, Wait::Forever);
+            bench.settle();
+            answer
+        })
+        .collect();
+    let mut answers = answers.into_iter();
+    let (first, second) = (answers.next().unwrap(), answers.next().unwrap());
+    bench.exit_if_it_lives(processes[0]);
+    bench.settle();
+    for mut answer in [first, second] {
+        let admitted = answer.try_recv().ok().and_then(Result::ok);
+        if let Some(id) = admitted.and_then(|task| task.id.parse().ok()) {
+            // One that is over is not found, which is an answer.
+            drop(bench.order(|caller, reply| Command::Release { caller, id, reply }));
+            bench.settle();
+        }
+    }
+    bench.cycle();
+    // The clients of the others go.
+    drop(answers);
+    bench.settle();
+    bench.cycle();
+    processes
+}
+
+/// What holds whenever nothing is under way.
+pub fn check(bench: &mut Bench, why: &str) {
+    let shown = bench.shown_ids();
+    let stored: BTreeSet<_> = bench.world().tasks.keys().copied().collect();
+    assert_eq!(shown, stored, "{why}: what is shown is what is stored");
+    let groups: Vec<String> = bench.world().own_groups().into_iter().map(str::to_owned).collect();
+    for group in &groups {
+        let name = group.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/')).unwrap();
+        let id = name.parse().unwrap();
+        assert!(shown.contains(&id), "{why}: {group} is no task's");
+    }
+    for (pid, group) in bench.world().living_in() {
+        let known = !group.starts_with(ROOT) || groups.iter().any(|known| known == group);
+        assert!(known, "{why}: process {pid} is in {group}, which is not there");
+    }
+    let mut lives: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut seq = 0;
+    for event in &bench.world().events {
+        assert!(event.seq > seq, "{why}: {event:?} after {seq}");
+        seq = event.seq;
+        let Some(task) = &event.task else { continue };
+        let life = lives.entry(task.clone()).or_default();
+        match event.kind {
+            EventKind::Admitted => life.0 += 1,
+            EventKind::Completed | EventKind::Released | EventKind::Left => life.1 += 1,
+            _ => {}
+        }
+    }
+    for (task, (admitted, ended)) in lives {
+        assert!(admitted <= 1 && ended <= admitted, "{why}: {task} began {admitted}, ended {ended}");
+    }
+    let status = bench.status();
+    let slots = status.slots.unwrap();
+    let used = slots.active.unwrap().used + slots.passive.unwrap().used;
+    assert_eq!(used as usize, shown.len(), "{why}: each task has a slot, and no slot is lost");
+}
+
+/// Everything that runs ends, and nothing is left.
+pub fn wind_up(mut bench: Bench, why: &str) {
+    bench.settle();
+    (0..5).for_each(|_| bench.cycle());
+    check(&mut bench, why);
+    for (pid, _) in bench.living() {
+        bench.world().exit(pid, 0);
+    }
+    bench.settle();
+    (0..5).for_each(|_| bench.cycle());
+    check(&mut bench, why);
+    assert_eq!(bench.world().own_groups(), [""; 0], "{why}");
+    assert!(bench.shown_ids().is_empty(), "{why}");
+    bench.world().calls.clear();
+}
+
+/// The deeds of the scenario where nothing goes wrong.
+fn deeds() -> usize {
+    let mut bench = Bench::new(1, 1);
+    let before = bench.world().deeds;
+    play(&mut bench);
+    let deeds = bench.world().deeds - before;
+    bench.world().calls.clear();
+    wind_up(bench, "without a fault");
+    assert!(deeds > 40, "{deeds}");
+    deeds
+}
+
+fn with(at: usize, fault: Fault) -> Bench {
+    let mut bench = Bench::new(1, 1);
+    let before = bench.world().deeds;
+    bench.world().fault = Some((before + at, fault));
+    play(&mut bench);
+    bench
+}
+
+#[test]
+fn killed_before_every_deed() {
+    for at in 0..deeds() {
+        let bench = with(at, Fault::Kill).restart();
+        wind_up(bench, &format!("killed before deed {at}"));
+    }
+}
+
+#[test]
+fn refused_at_every_deed() {
+    for at in 0..deeds() {
+        wind_up(with(at, Fault::Refuse), &format!("deed {at} refused"));
+    }
+}
+
+#[test]
+fn refused_at_every_deed_and_killed_afterwards() {
+    for at in 0..deeds() {
+        let bench = with(at, Fault::Refuse).restart();
+        wind_up(bench, &format!("deed {at} refused, then killed"));
+    }
+}
+
+#[test]
+fn a_stranger_acts_before_every_deed() {
+    let first = 1001;
+    for at in 0..deeds() {
+        for number in first..first + 4 {
+            let pid = crate::units::Pid::new(number).unwrap();
+            for fault in [Fault::Exit(pid), Fault::Move(pid), Fault::Write(pid)] {
+                wind_up(with(at, fault), &format!("{fault:?} before deed {at}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,860 @@
+//! The world that is made up. It has processes, groups with weights, records and jobs, and decides
+//! nothing; what the loop does to it is written down.
+//!
+//! Each thing that is done to it is a deed, counted from the start. A [`Fault`] lies before one of them:
+//! the daemon is killed, so that nothing that it does from then on has an effect; the deed is refused; or a
+//! stranger acts. Half of a deed is never seen: records are renamed into place, a line of the journal that
+//! is cut is not read, and a write to a cgroup file is one call of the kernel.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cgroup::{
+    Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Effects, Group, GroupDirs,
+    GroupRecord, HeldBy, IoTiers, KernelView, Members, Position, Surroundings, Version, WeightPlan,
+};
+use crate::command::{CommandError, ErrorKind};
+use crate::config::Config;
+use crate::core::event::{Event, EventKind};
+use crate::core::exit::Exit;
+use crate::core::model::{Level, ReservationId, TaskId, Tier};
+use crate::core::neighbours::RootWeight;
+use crate::core::sample::{NodeSample, Sample, TaskSample};
+use crate::core::step::Record;
+use crate::core::task::{Halt, Task};
+use crate::driver::job::{CycleRequest, GroupJob, Job, UnitJob};
+use crate::driver::message::{CycleReport, Message};
+use crate::driver::turn::End;
+use crate::driver::world::{
+    Facts, HowEnded, Identity, Jobs, Kernel, Key, Move, Pin, Records, Settings, Watch, Whereabouts,
+};
+use crate::rights::Rights;
+use crate::state::StateError;
+use crate::state::record::ReservationRecord;
+use crate::units::{BootTime, Moment, Pid, ProcessRef, Uids};
+
+/// The group that LRS makes its groups in.
+pub const ROOT: &str = "/lrs";
+
+/// The group that processes start in.
+pub const HOME: &str = "/home";
+
+/// What the loop did.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // each is the method of its name
+pub enum Call {
+    /// A group by its path.
+    Weigh(String, Level),
+    WeighRoot,
+    Freeze(String, bool),
+    Release(String),
+    Remove(String),
+    PutTask(TaskId),
+    PutReservation(ReservationId),
+    Forget(Record),
+    Append(EventKind, Option<TaskId>),
+    Watch(TaskId, Pid),
+    Unwatch(TaskId),
+    Begin(&'static str, Option<TaskId>),
+    /// By a thread.
+    Make(String),
+    Move(Pid),
+}
+
+/// What can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Method {
+    Identify,
+    Members,
+    Weigh,
+    WeighRoot,
+    Show,
+    Freeze,
+    Release,
+    Remove,
+    Watch,
+    PutTask,
+    PutReservation,
+    Forget,
+    Append,
+    Attach,
+}
+
+/// What lies before a deed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The daemon is killed.
+    Kill,
+    /// The deed is refused, where it can be.
+    Refuse,
+    /// A process ends.
+    Exit(Pid),
+    /// A stranger moves a process to [`HOME`].
+    Move(Pid),
+    /// A stranger writes a weight into the group of a process.
+    Write(Pid),
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+struct Process {
+    start_ticks: u64,
+    uid: u32,
+    group: String,
+}
+
+/// A group.
+#[derive(Clone, Debug)]
+struct MadeUpGroup {
+    inode: u64,
+    level: Option<Level>,
+    /// Somebody wrote another weight since.
+    foreign: bool,
+    frozen: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct MadeUp {
+    processes: BTreeMap<Pid, Process>,
+    groups: BTreeMap<String, MadeUpGroup>,
+    next: u64,
+    watched: BTreeMap<u64, (TaskId, Pid)>,
+    /// What is stored.
+    pub tasks: BTreeMap<TaskId, Task>,
+    pub reservations: BTreeMap<ReservationId, ReservationRecord>,
+    pub events: Vec<Event>,
+    /// Events that were not stored. The next segment of the journal begins with what they changed.
+    unstored: Vec<Event>,
+    begun: VecDeque<Job>,
+    pub calls: Vec<Call>,
+    /// How often each of these fails from now on.
+    refused: RefCell<BTreeMap<Method, usize>>,
+    /// Ends that were noticed.
+    pub ends: Vec<End>,
+    exits: BTreeMap<Pid, Exit>,
+    frozen_root: bool,
+    /// Deeds so far.
+    pub deeds: usize,
+    /// What lies before which deed.
+    pub fault: Option<(usize, Fault)>,
+    dead: bool,
+    /// What a reload finds.
+    pub config: Config,
+}
+
+impl MadeUp {
+    /// The next `times` calls of `method` fail.
+    pub fn refuse(&mut self, method: Method, times: usize) {
+        self.refused.get_mut().insert(method, times);
+    }
+
+    fn fails(&self, method: Method) -> bool {
+        let mut refused = self.refused.borrow_mut();
+        let Some(left) = refused.get_mut(&method).filter(|left| **left > 0) else { return false };
+        *left -= 1;
+        true
+    }
+
+    /// The next deed. `None`: it is not done, for the daemon is dead; else whether it is refused.
+    fn deed(&mut self, call: Call) -> Option<bool> {
+        let fault = self.fault.filter(|(at, _)| *at == self.deeds).map(|(_, fault)| fault);
+        self.deeds += 1;
+        match fault {
+            Some(Fault::Kill) => self.dead = true,
+            Some(Fault::Exit(pid)) if self.processes.contains_key(&pid) => self.exit(pid, 1),
+            Some(Fault::Move(pid)) if self.processes.contains_key(&pid) => {
+                self.move_away(pid, HOME);
+            }
+            Some(Fault::Write(pid)) => {
+                let group = self.processes.get(&pid).and_then(|it| self.groups.get_mut(&it.group));
+                if let Some(group) = group {
+                    group.foreign = true;
+                }
+            }
+            Some(Fault::Refuse | Fault::Exit(_) | Fault::Move(_)) | None => {}
+        }
+        if self.dead {
+            return None;
+        }
+        self.calls.push(call);
+        Some(fault == Some(Fault::Refuse))
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A new process of `uid` in [`HOME`].
+    pub fn start(&mut self, uid: u32) -> ProcessRef {
+        let number = self.number();
+        let pid = Pid::new(1000 + number as i32).unwrap();
+        self.processes.insert(pid, Process { start_ticks: number, uid, group: HOME.to_owned() });
+        ProcessRef { pid, start_ticks: number }
+    }
+
+    /// What outlives the daemon: what was begun and not done is not, and nobody is watched.
+    pub fn after_kill(self) -> MadeUp {
+        let (watched, begun) = (BTreeMap::new(), VecDeque::new());
+        let (refused, ends, calls) = (RefCell::default(), Vec::new(), Vec::new());
+        let (unstored, dead, fault) = (Vec::new(), false, None);
+        MadeUp { watched, begun, refused, ends, calls, unstored, dead, fault, ..self }
+    }
+
+    /// A child of `parent`, in its group.
+    pub fn fork(&mut self, parent: Pid) -> ProcessRef {
+        let Process { uid, group, .. } = self.processes[&parent].clone();
+        let child = self.start(uid);
+        self.processes.get_mut(&child.pid).unwrap().group = group;
+        child
+    }
+
+    /// A process ends with `status`.
+    pub fn exit(&mut self, pid: Pid, status: u8) {
+        self.processes.remove(&pid).unwrap();
+        self.exits.insert(pid, Exit::Status(status));
+        let key = self.watched.iter().find(|(_, watched)| watched.1 == pid).map(|(key, _)| *key);
+        if let Some((task, pid)) = key.and_then(|key| self.watched.remove(&key)) {
+            self.ends.push(End::Process(task, pid));
+        }
+    }
+
+    /// A group of somebody else's with a process of `uid` in it.
+    pub fn start_in(&mut self, path: &str, uid: u32) -> ProcessRef {
+        let inode = self.number();
+        let made = MadeUpGroup { inode, level: None, foreign: false, frozen: false };
+        self.groups.insert(path.to_owned(), made);
+        let process = self.start(uid);
+        self.move_away(process.pid, path);
+        process
+    }
+
+    /// The groups below [`ROOT`].
+    pub fn own_groups(&self) -> Vec<&str> {
+        let paths = self.groups.keys().filter(|path| crate::cgroup::is_within(path, ROOT));
+        paths.map(String::as_str).collect()
+    }
+
+    /// Those that run, with the groups that they are in.
+    pub fn living_in(&self) -> Vec<(Pid, &str)> {
+        self.processes.iter().map(|(pid, it)| (*pid, it.group.as_str())).collect()
+    }
+
+    /// A stranger moves a process, if it is there.
+    pub fn move_away(&mut self, pid: Pid, group: &str) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.group = group.to_owned();
+        }
+    }
+
+    /// The group that was made for a task, if it is there.
+    pub fn made_for(&self, task: TaskId) -> Option<Group> {
+        let path = format!("{ROOT}/{task}");
+        let found = self.groups.get(&path)?;
+        Some(own(path, found.inode, Default::default()))
+    }
+
+    /// The group a process is in.
+    pub fn group_of(&self, pid: Pid) -> &str {
+        &self.processes[&pid].group
+    }
+
+    /// A stranger writes another weight.
+    pub fn write_foreign(&mut self, path: &str) {
+        self.groups.get_mut(path).unwrap().foreign = true;
+    }
+
+    /// The level that a group's weights are of; `None`: another's, or those it was made with.
+    pub fn level(&self, path: &str) -> Option<Level> {
+        self.groups.get(path).filter(|group| !group.foreign).and_then(|group| group.level)
+    }
+
+    /// Whether the group is there.
+    pub fn has(&self, path: &str) -> bool {
+        self.groups.contains_key(path)
+    }
+
+    /// A stranger freezes a group, or thaws it.
+    pub fn freeze_as_stranger(&mut self, path: &str, on: bool) {
+        self.groups.get_mut(path).unwrap().frozen = on;
+    }
+
+    /// A stranger freezes the group of all tasks.
+    pub fn freeze_root(&mut self, on: bool) {
+        self.frozen_root = on;
+    }
+
+    fn inside(&self, path: &str) -> Vec<Pid> {
+        let within = |process: &Process| crate::cgroup::is_within(&process.group, path);
+        self.processes.iter().filter(|(_, process)| within(process)).map(|(pid, _)| *pid).collect()
+    }
+
+    fn living(&self, process: ProcessRef) -> Option<&Process> {
+        self.processes.get(&process.pid).filter(|it| it.start_ticks == process.start_ticks)
+    }
+
+    /// Does what was begun first, as the threads do; `None`: nothing was.
+    pub fn finish(&mut self, now: Moment) -> Option<Vec<Message>> {
+        if self.dead {
+            return None;
+        }
+        let job = self.begun.pop_front()?;
+        Some(match job {
+            Job::Group(job) => self.finish_group(job).into_iter().collect(),
+            Job::Unit(UnitJob::ShapeRoot { .. }) => vec![Message::RootShaped { result: Ok(()) }],
+            Job::Unit(job) => panic!("no test has units: {job:?}"),
+            Job::Read(request) => match request.cycle {
+                Some(cycle) => vec![Message::Cycle(Box::new(self.read(cycle, now)))],
+                None => Vec::new(),
+            },
+        })
+    }
+
+    fn finish_group(&mut self, job: GroupJob) -> Option<Message> {
+        match job {
+            GroupJob::Attach { task, process, origin, found, tier, .. } => {
+                let result = self.attach(task, process, origin, found, tier);
+                Some(Message::Attached { task, result })
+            }
+            GroupJob::Reattach { task, process, group, .. } => {
+                let moved = self.move_into(process, &group.record.path);
+                let result = moved.map(|()| Attached { moved: 1 });
+                Some(Message::Reattached { task, result })
+            }
+            GroupJob::Release { task, group, .. } => {
+                let result = self.release_now(&group);
+                Some(Message::Released { task, result })
+            }
+            GroupJob::Io { .. } => None,
+            GroupJob::Remove { task, group } => {
+                let error = self.remove_now(&group).err()?;
+                Some(Message::NotRemoved { task, group, error })
+            }
+        }
+    }
+
+    fn attach(
+        &mut self,
+        task: TaskId,
+        process: ProcessRef,
+        origin: crate::cgroup::Origin,
+        found: Option<Arc<Group>>,
+        tier: Option<Tier>,
+    ) -> crate::driver::message::AttachResult {
+        if self.fails(Method::Attach) {
+            return Err(CgroupError::Refused("it may not be moved".to_owned()));
+        }
+        let in_place = found.is_some();
+        let group = match found {
+            Some(group) => group,
+            None => Arc::new(self.make(task, origin)?),
+        };
+        let path = &group.record.path;
+        let placed = match tier {
+            Some(tier) => self.write(path, tier.into()),
+            None => Ok(()),
+        };
+        let placed = placed.and_then(|()| match in_place {
+            true => Ok(()),
+            false => self.move_into(process, path),
+        });
+        if placed.is_err() && !in_place {
+            // What was made goes again.
+            let _ = self.remove_now(&group);
+        }
+        placed.map(|()| (group, Attached { moved: 1 }, tier))
+    }
+
+    fn make(&mut self, task: TaskId, origin: crate::cgroup::Origin) -> Result<Group, CgroupError> {
+        let path = format!("{ROOT}/{task}");
+        if self.deed(Call::Make(path.clone())).is_none_or(|refused| refused) {
+            return Err(CgroupError::Refused(format!("{path} cannot be made")));
+        }
+        let inode = self.number();
+        let made = MadeUpGroup { inode, level: None, foreign: false, frozen: false };
+        self.groups.insert(path.clone(), made);
+        Ok(own(path, inode, origin))
+    }
+
+    fn write(&mut self, path: &str, level: Level) -> Result<(), CgroupError> {
+        match self.deed(Call::Weigh(path.to_owned(), level)) {
+            None => return Ok(()),
+            Some(refused) if refused || self.fails(Method::Weigh) => {
+                return Err(CgroupError::Refused("cpu.weight cannot be written".to_owned()));
+            }
+            Some(_) => {}
+        }
+        let found = self.groups.get_mut(path);
+        let found = found.ok_or_else(|| CgroupError::Refused(format!("{path} is gone")))?;
+        (found.level, found.foreign) = (Some(level), false);
+        Ok(())
+    }
+
+    fn move_into(&mut self, process: ProcessRef, path: &str) -> Result<(), CgroupError> {
+        match self.deed(Call::Move(process.pid)) {
+            None => return Ok(()),
+            Some(true) => return Err(CgroupError::Refused("it may not be moved".to_owned())),
+            Some(false) => {}
+        }
+        if self.living(process).is_none() {
+            return Err(CgroupError::ProcessGone(process.pid));
+        }
+        if !self.groups.contains_key(path) {
+            return Err(CgroupError::Refused(format!("{path} is gone")));
+        }
+        self.move_away(process.pid, path);
+        Ok(())
+    }
+
+    fn release_now(&mut self, group: &Group) -> Result<Option<Halt>, CgroupError> {
+        if self.fails(Method::Release) {
+            return Err(CgroupError::Refused("a process cannot be moved".to_owned()));
+        }
+        let path = &group.record.path;
+        if group.record.attachment != Attachment::Own {
+            return Ok(None);
+        }
+        for pid in self.inside(path) {
+            match self.deed(Call::Move(pid)) {
+                None => return Ok(None),
+                Some(true) => {
+                    return Err(CgroupError::Refused("a process cannot be moved".to_owned()));
+                }
+                Some(false) => {}
+            }
+            let home = group.record.origin.first().map_or(HOME, |(_, path)| path.as_str());
+            self.move_away(pid, home);
+        }
+        self.remove_now(group).map(|()| None)
+    }
+
+    fn remove_now(&mut self, group: &Group) -> Result<(), CgroupError> {
+        let path = &group.record.path;
+        match self.deed(Call::Remove(path.clone())) {
+            None => return Ok(()),
+            Some(refused) if refused || self.fails(Method::Remove) || !self.inside(path).is_empty() => {
+                return Err(CgroupError::Refused(format!("{path} is busy")));
+            }
+            Some(_) => {}
+        }
+        if group.record.attachment == Attachment::Own {
+            self.groups.remove(path);
+        }
+        Ok(())
+    }
+
+    /// A reading of a node with two CPUs that are never idle.
+    fn read(&self, cycle: CycleRequest, now: Moment) -> CycleReport {
+        let kernel = cycle
+            .check
+            .iter()
+            .filter(|check| check.weights)
+            .map(|check| {
+                let shown = self.shown(&check.group);
+                let drifts = self.drifts(&check.group, check.level);
+                (check.task, shown.map(|shown| Some((shown, drifts))))
+            })
+            .collect();
+        let outside = cycle.members.iter().filter(|(_, group, process)| {
+            let living = self.living(*process);
+            living.is_some_and(|it| !crate::cgroup::is_within(&it.group, &group.record.path))
+        });
+        let outside = outside.map(|(task, ..)| *task).collect();
+        CycleReport {
+            sample: Sample {
+                at: now.boot,
+                node: NodeSample::default(),
+                tasks: Vec::new(),
+                took: Duration::ZERO,
+            },
+            asked_at: cycle.asked_at,
+            due: cycle.due,
+            kernel,
+            outside,
+            entered: Vec::new(),
+            kept_files: (0, 0),
+            disks: Vec::new(),
+            effects: None,
+            halts: Vec::new(),
+            frozen_root: Ok(self.frozen_root.then(|| PathBuf::from("/lrs/cgroup.freeze"))),
+        }
+    }
+
+    fn shown(&self, group: &Group) -> Result<KernelView, CgroupError> {
+        match self.groups.get(&group.record.path) {
+            Some(found) => {
+                let weight = match found.level {
+                    None => 100,
+                    Some(Level::Passive) => 1,
+                    Some(_) => 10_000,
+                };
+                Ok(KernelView { cpu_weight: Some(weight), ..KernelView::default() })
+            }
+            None => Err(CgroupError::Refused(format!("{} is gone", group.record.path))),
+        }
+    }
+
+    fn drifts(&self, group: &Group, level: Level) -> Vec<Drift> {
+        match self.groups.get(&group.record.path) {
+            Some(found) if found.foreign || found.level != Some(level) => vec![Drift {
+                file: "cpu.weight".to_owned(),
+                found: "77".to_owned(),
+                expected: format!("{level}"),
+            }],
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn own(path: String, inode: u64, origin: crate::cgroup::Origin) -> Group {
+    let record = GroupRecord {
+        attachment: Attachment::Own,
+        path,
+        inode,
+        origin,
+        found: Vec::new(),
+        elsewhere: Vec::new(),
+        for_member: false,
+    };
+    Group { record, dirs: GroupDirs::default() }
+}
+
+impl Kernel for MadeUp {
+    fn facts(&self) -> Facts {
+        let capabilities = Capabilities {
+            version: Some(Version::V2),
+            root: ROOT.to_owned(),
+            cpu_tiers: CpuTiers::Weight,
+            io_tiers: IoTiers::None,
+            io_by_thread: false,
+            reason: "it is made up".to_owned(),
+        };
+        Facts {
+            capabilities: Arc::new(capabilities),
+            root_follows: true,
+            root_is_systemds: false,
+        }
+    }
+
+    fn warnings(&self, _: &WeightPlan) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn adopt(&mut self, _: Effects) -> bool {
+        false
+    }
+
+    fn identify(&self, pid: Pid) -> Result<Identity, CommandError> {
+        let found = self.processes.get(&pid).filter(|_| !self.fails(Method::Identify));
+        let Some(Process { start_ticks, uid, .. }) = found else {
+            return Err(CommandError::new(ErrorKind::NotFound, format!("process {pid} is gone")));
+        };
+        let uids = Uids { real: *uid, effective: *uid, saved: *uid, filesystem: *uid };
+        Ok(Identity {
+            process: ProcessRef { pid, start_ticks: *start_ticks },
+            uids,
+            leads_session: false,
+            started: BootTime::default(),
+            pin: Pin::default(),
+        })
+    }
+
+    fn lives(&self, process: ProcessRef) -> bool {
+        self.living(process).is_some()
+    }
+
+    fn position(&self, process: ProcessRef) -> Result<Position, CgroupError> {
+        let found = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
+        let name = found.group.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/'));
+        Ok(Position {
+            origin: [("unified".to_owned(), found.group.clone())].into(),
+            paths: vec![found.group.clone()],
+            task: name.and_then(|name| name.parse().ok()),
+        })
+    }
+
+    fn may_be_in_unit(&self, _: Pid) -> bool {
+        false
+    }
+
+    fn surroundings(
+        &self,
+        process: ProcessRef,
+        _: Members,
+        _: bool,
+    ) -> Result<Option<Surroundings>, CgroupError> {
+        self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
+        Ok(Some(Surroundings { held_by: HeldBy::None, alone: true, weighed: true }))
+    }
+
+    fn escaped_limit(&self, _: ProcessRef, _: Move<'_>) -> Option<String> {
+        None
+    }
+
+    fn find_in_place(&self, process: ProcessRef, _: Option<&str>) -> Result<Group, CgroupError> {
+        let process = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
+        let Some(found) = self.groups.get(&process.group) else {
+            return Err(CgroupError::Refused(format!("{} has no weights", process.group)));
+        };
+        let group = own(process.group.clone(), found.inode, Default::default());
+        let record = GroupRecord { attachment: Attachment::InPlace, ..group.record };
+        Ok(Group { record, ..group })
+    }
+
+    fn presumed(&self, record: &GroupRecord) -> Group {
+        Group { record: record.clone(), dirs: GroupDirs::default() }
+    }
+
+    fn members(
+        &self,
+        group: &Group,
+        _: Option<&dyn Fn(&[u8]) -> bool>,
+    ) -> Result<Vec<Pid>, CgroupError> {
+        if self.fails(Method::Members) {
+            return Err(CgroupError::Refused("cgroup.procs cannot be read".to_owned()));
+        }
+        Ok(self.inside(&group.record.path))
+    }
+
+    fn is_removed(&self, group: &Group) -> bool {
+        let found = self.groups.get(&group.record.path);
+        found.is_none_or(|found| found.inode != group.record.inode)
+    }
+
+    fn whereabouts(&self, group: &Group, process: ProcessRef) -> Result<Whereabouts, CgroupError> {
+        let found = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
+        Ok(match crate::cgroup::is_within(&found.group, &group.record.path) {
+            true => Whereabouts::Inside,
+            false => Whereabouts::Elsewhere,
+        })
+    }
+
+    fn check_owner(&self, _: &Group, _: u32) -> Result<(), CgroupError> {
+        Ok(())
+    }
+
+    fn owner_wrote(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
+        let found = self.groups.get(&group.record.path);
+        let wrote = found.is_some_and(|found| found.foreign) && group.record.found.is_empty();
+        let found = vec![("cpu.weight".to_owned(), "77".to_owned())];
+        Ok(wrote.then(|| GroupRecord { found, ..group.record.clone() }))
+    }
+
+    fn weigh(&mut self, group: &Group, level: Level, _: &WeightPlan) -> Result<(), CgroupError> {
+        self.write(&group.record.path, level)
+    }
+
+    fn drift(&self, group: &Group, level: Level, _: &WeightPlan) -> Result<Vec<Drift>, CgroupError> {
+        Ok(self.drifts(group, level))
+    }
+
+    fn show(&self, group: &Group) -> Result<KernelView, CgroupError> {
+        match self.fails(Method::Show) {
+            true => Err(CgroupError::Refused("cpu.weight cannot be read".to_owned())),
+            false => self.shown(group),
+        }
+    }
+
+    fn weigh_root(&mut self, _: RootWeight) -> Result<Vec<Drift>, CgroupError> {
+        match self.deed(Call::WeighRoot) {
+            Some(refused) if refused || self.fails(Method::WeighRoot) => {
+                Err(CgroupError::Refused("cpu.weight cannot be written".to_owned()))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn freeze(&mut self, group: &Group, on: bool) -> Result<(), CgroupError> {
+        let path = &group.record.path;
+        match self.deed(Call::Freeze(path.clone(), on)) {
+            None => return Ok(()),
+            Some(refused) if refused || self.fails(Method::Freeze) => {
+                return Err(CgroupError::Refused("cgroup.freeze cannot be written".to_owned()));
+            }
+            Some(_) => {}
+        }
+        if let Some(found) = self.groups.get_mut(path) {
+            found.frozen = on;
+        }
+        Ok(())
+    }
+
+    fn halt(&self, group: &Group, _: Option<ProcessRef>) -> Result<Option<Halt>, CgroupError> {
+        let found = self.groups.get(&group.record.path);
+        Ok(found.filter(|found| found.frozen).map(|_| Halt::Frozen))
+    }
+
+    fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {
+        Ok(self.frozen_root.then(|| PathBuf::from("/lrs/cgroup.freeze")))
+    }
+
+    fn figures(&self, group: &Group, _: &[(u32, u32)]) -> Option<TaskSample> {
+        self.groups.get(&group.record.path)?;
+        Some(TaskSample { cpu: Some(Duration::from_secs(1)), ..TaskSample::default() })
+    }
+
+    fn cpu_time(&self, group: &Group) -> Option<Option<Duration>> {
+        self.groups.get(&group.record.path)?;
+        Some(Some(Duration::from_secs(1)))
+    }
+
+    fn release(&mut self, group: &Group) -> Result<Option<Halt>, CgroupError> {
+        match self.deed(Call::Release(group.record.path.clone())) {
+            None => Ok(None),
+            Some(true) => Err(CgroupError::Refused("a process cannot be moved".to_owned())),
+            Some(false) => self.release_now(group),
+        }
+    }
+
+    fn remove(&mut self, group: &Group) -> Result<(), CgroupError> {
+        self.remove_now(group)
+    }
+}
+
+impl Watch for MadeUp {
+    fn watch(&mut self, task: TaskId, pid: Pid, _: Option<Pin>) -> io::Result<Option<Key>> {
+        match self.deed(Call::Watch(task, pid)) {
+            None => return Ok(None),
+            Some(refused) if refused || self.fails(Method::Watch) => {
+                return Err(rustix::io::Errno::MFILE.into());
+            }
+            Some(_) => {}
+        }
+        if !self.processes.contains_key(&pid) {
+            return Ok(None);
+        }
+        let key = self.number();
+        self.watched.insert(key, (task, pid));
+        Ok(Some(Key(key)))
+    }
+
+    fn watch_group(&mut self, _: TaskId, _: &Group) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn unwatch(&mut self, task: TaskId, processes: impl IntoIterator<Item = Key>) {
+        if self.deed(Call::Unwatch(task)).is_none() {
+            return;
+        }
+        for key in processes {
+            self.watched.remove(&key.0);
+        }
+    }
+
+    fn how_ended(&mut self, _: TaskId, process: ProcessRef) -> HowEnded {
+        let exit = self.exits.get(&process.pid);
+        exit.map_or(HowEnded::Never, |exit| HowEnded::Known(*exit))
+    }
+}
+
+impl Records for MadeUp {
+    fn put_task(&mut self, task: &Task) -> Result<(), StateError> {
+        if !self.stored(Call::PutTask(task.id), Method::PutTask)? {
+            return Ok(());
+        }
+        self.tasks.insert(task.id, task.clone());
+        Ok(())
+    }
+
+    fn put_reservation(&mut self, record: &ReservationRecord) -> Result<(), StateError> {
+        if !self.stored(Call::PutReservation(record.id), Method::PutReservation)? {
+            return Ok(());
+        }
+        self.reservations.insert(record.id, record.clone());
+        Ok(())
+    }
+
+    fn forget(&mut self, record: Record) -> Result<(), StateError> {
+        if !self.stored(Call::Forget(record), Method::Forget)? {
+            return Ok(());
+        }
+        match record {
+            Record::Task(id) => drop(self.tasks.remove(&id)),
+            Record::Reservation(id) => drop(self.reservations.remove(&id)),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, event: &Event) -> Result<(), StateError> {
+        let task = event.task.as_deref().and_then(|id| id.parse().ok());
+        match self.stored(Call::Append(event.kind, task), Method::Append) {
+            Err(error) => {
+                self.unstored.push(event.clone());
+                Err(error)
+            }
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                self.events.append(&mut self.unstored);
+                self.events.push(event.clone());
+                Ok(())
+            }
+        }
+    }
+
+    fn resume(&mut self) -> Result<(), StateError> {
+        if !self.dead {
+            self.events.append(&mut self.unstored);
+        }
+        Ok(())
+    }
+}
+
+impl MadeUp {
+    /// Whether a deed on the disk has an effect.
+    fn stored(&mut self, call: Call, method: Method) -> Result<bool, StateError> {
+        match self.deed(call) {
+            None => Ok(false),
+            Some(refused) if refused || self.fails(method) => {
+                let full = rustix::io::Errno::NOSPC.into();
+                Err(crate::state::files::at("/run/lrs/state".as_ref(), "write", full))
+            }
+            Some(_) => Ok(true),
+        }
+    }
+}
+
+impl Jobs for MadeUp {
+    fn begin(&mut self, job: Job) {
+        let (name, task) = match &job {
+            Job::Group(GroupJob::Attach { task, .. }) => ("attach", Some(*task)),
+            Job::Group(GroupJob::Reattach { task, .. }) => ("reattach", Some(*task)),
+            Job::Group(GroupJob::Release { task, .. }) => ("release", Some(*task)),
+            Job::Group(GroupJob::Io { .. }) => ("io", None),
+            Job::Group(GroupJob::Remove { task, .. }) => ("remove", Some(*task)),
+            Job::Unit(_) => ("unit", None),
+            Job::Read(_) => ("read", None),
+        };
+        // What is begun cannot be refused.
+        if self.deed(Call::Begin(name, task)).is_some() {
+            self.begun.push_back(job);
+        }
+    }
+}
+
+impl Settings for MadeUp {
+    fn load(&mut self) -> Result<(Config, Rights), String> {
+        Ok((self.config.clone(), rights(&self.config)))
+    }
+
+    fn set_log(&mut self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Root alone is an administrator; group 100 has the members.
+pub fn rights(config: &Config) -> Rights {
+    Rights {
+        admins: Vec::new(),
+        integrations: Vec::new(),
+        lrs_gid: Some(100),
+        max_user_priority: crate::core::model::Priority(config.slots.max_user_priority),
+        reservation_ttl_max: config.slots.reservation_ttl_max,
+    }
+}
+
