@@ -25,9 +25,9 @@ use super::watch::Waker;
 use crate::cgroup::{
     Attached, Attachment, CgroupError, Conditions, Group, Kin, Origin, TierTree, WeightPlan,
 };
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::Tier;
 use crate::driver::job::{GroupJob, ReadRequest, UnitJob};
-use crate::driver::message::{AttachResult, Message};
+use crate::driver::message::Message;
 use crate::sample::Sampler;
 use crate::units::ProcessRef;
 
@@ -268,7 +268,15 @@ fn place_all(tree: &TierTree, jobs: &Receiver<GroupJob>, outbox: &Outbox, stoppi
                         let from = origin.clone();
                         let group = with_origin(group, origin);
                         let conditions = Conditions { from: Some(&from), owner };
-                        attach(tree, task, group, (process, kin), conditions, (tier, &plan))
+                        let placed =
+                            attach(tree, group, (process, kin), conditions, (tier, &plan));
+                        placed.map_err(|(group, error)| {
+                            // What was made for it goes at once, or later.
+                            if let Err(error) = remove(tree, &group) {
+                                outbox.send(Message::NotRemoved { task, group, error });
+                            }
+                            error
+                        })
                     }),
                 };
                 outbox.send(Message::Attached { task, result });
@@ -331,28 +339,25 @@ fn with_origin(mut group: Group, origin: Origin) -> Group {
 
 fn attach(
     tree: &TierTree,
-    task: TaskId,
     group: Group,
     (process, kin): (ProcessRef, Kin),
     conditions: Conditions<'_>,
     (tier, plan): (Option<Tier>, &WeightPlan),
-) -> AttachResult {
+) -> Result<(Arc<Group>, Attached, Option<Tier>), (Arc<Group>, CgroupError)> {
     let group = Arc::new(group);
     let placed = weigh(tree, &group, tier, plan)
-        .and_then(|()| tree.attach_if(&group, process, kin, conditions))
-        .map(|attached| (Arc::clone(&group), attached, tier));
-    if placed.is_err()
-        && let Err(error) = tree.remove(&group)
-    {
-        tracing::warn!(%task, %error, "the admission of task {task} failed, and the cgroup made for it stays: {error}");
+        .and_then(|()| tree.attach_if(&group, process, kin, conditions));
+    match placed {
+        Ok(attached) => Ok((group, attached, tier)),
+        Err(error) => Err((group, error)),
     }
-    placed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cgroup::Reach;
+    use crate::core::model::TaskId;
     use crate::units::Pid;
 
     fn attach_job(number: u64, discovered: bool) -> GroupJob {

@@ -13,7 +13,7 @@ use crate::command::{
 use crate::config::{Auto, Config};
 use crate::core::event::EventKind;
 use crate::core::history_state::HistoryState;
-use crate::core::model::{Labels, TaskId};
+use crate::core::model::{Labels, Level, TaskId};
 use crate::core::restore::{GroupUse, Known, Observation, Restore, Verdict};
 use crate::driver::turn::Happened;
 use crate::driver::world::Kernel as _;
@@ -233,6 +233,21 @@ impl Bench {
     pub fn living(&mut self) -> Vec<(Pid, String)> {
         let living = self.world().living_in().into_iter();
         living.map(|(pid, group)| (pid, group.to_owned())).collect()
+    }
+
+    /// The level that the core wants of a task, and that its group has; `None`: LRS gave way to another
+    /// writer.
+    pub fn levels(&mut self, id: TaskId) -> Option<(Option<Level>, Option<Level>)> {
+        let driver = self.driver();
+        let task = driver.core.task(id).filter(|task| !task.is_contested())?;
+        let path = task.group.as_ref().map(|group| group.path.clone())?;
+        let wanted = driver.core.level(id);
+        Some((wanted, driver.world().level(&path)))
+    }
+
+    /// Those whose process waits in the group made for it.
+    pub fn parked(&mut self) -> BTreeSet<TaskId> {
+        self.driver().core.all_parked().map(|task| task.id).collect()
     }
 
     /// The tasks that clients see.

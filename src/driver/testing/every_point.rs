@@ -45,13 +45,14 @@ fn play(bench: &mut Bench) -> Vec<ProcessRef> {
 /// What holds whenever nothing is under way.
 pub fn check(bench: &mut Bench, why: &str) {
     let shown = bench.shown_ids();
+    let known: BTreeSet<_> = bench.parked().union(&shown).copied().collect();
     let stored: BTreeSet<_> = bench.world().tasks.keys().copied().collect();
-    assert_eq!(shown, stored, "{why}: what is shown is what is stored");
+    assert_eq!(known, stored, "{why}: what is known is what is stored");
     let groups: Vec<String> = bench.world().own_groups().into_iter().map(str::to_owned).collect();
     for group in &groups {
         let name = group.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/')).unwrap();
         let id = name.parse().unwrap();
-        assert!(shown.contains(&id), "{why}: {group} is no task's");
+        assert!(known.contains(&id), "{why}: {group} is no task's");
     }
     for (pid, group) in bench.world().living_in() {
         let known = !group.starts_with(ROOT) || groups.iter().any(|known| known == group);
@@ -74,9 +75,16 @@ pub fn check(bench: &mut Bench, why: &str) {
         assert!(admitted <= 1 && ended <= admitted, "{why}: {task} began {admitted}, ended {ended}");
     }
     let status = bench.status();
-    let slots = status.slots.unwrap();
-    let used = slots.active.unwrap().used + slots.passive.unwrap().used;
-    assert_eq!(used as usize, shown.len(), "{why}: each task has a slot, and no slot is lost");
+    let (active, passive) = status.slots.map(|it| (it.active.unwrap(), it.passive.unwrap())).unwrap();
+    let used = (active.used + passive.used) as usize;
+    assert_eq!(used, shown.len(), "{why}: each task has a slot, and no slot is lost");
+    let waits_in_vain = status.waiting > 0 && active.free + passive.free > 0;
+    assert!(!waits_in_vain, "{why}: {} wait beside free slots", status.waiting);
+    for id in shown {
+        if let Some((wanted, found)) = bench.levels(id) {
+            assert_eq!(found, wanted, "{why}: the weights of {id}");
+        }
+    }
 }
 
 /// Everything that runs ends, and nothing is left.

@@ -306,7 +306,7 @@ impl MadeUp {
         }
         let job = self.begun.pop_front()?;
         Some(match job {
-            Job::Group(job) => self.finish_group(job).into_iter().collect(),
+            Job::Group(job) => self.finish_group(job),
             Job::Unit(UnitJob::ShapeRoot { .. }) => vec![Message::RootShaped { result: Ok(()) }],
             Job::Unit(job) => panic!("no test has units: {job:?}"),
             Job::Read(request) => match request.cycle {
@@ -316,27 +316,38 @@ impl MadeUp {
         })
     }
 
-    fn finish_group(&mut self, job: GroupJob) -> Option<Message> {
+    fn finish_group(&mut self, job: GroupJob) -> Vec<Message> {
+        let mut messages = Vec::new();
         match job {
             GroupJob::Attach { task, process, origin, found, tier, .. } => {
                 let result = self.attach(task, process, origin, found, tier);
-                Some(Message::Attached { task, result })
+                let result = result.map_err(|(group, error)| {
+                    if let Some((group, error)) = group
+                        .and_then(|group| Some((group.clone(), self.remove_now(&group).err()?)))
+                    {
+                        messages.push(Message::NotRemoved { task, group, error });
+                    }
+                    error
+                });
+                messages.push(Message::Attached { task, result });
             }
             GroupJob::Reattach { task, process, group, .. } => {
                 let moved = self.move_into(process, &group.record.path);
                 let result = moved.map(|()| Attached { moved: 1 });
-                Some(Message::Reattached { task, result })
+                messages.push(Message::Reattached { task, result });
             }
             GroupJob::Release { task, group, .. } => {
                 let result = self.release_now(&group);
-                Some(Message::Released { task, result })
+                messages.push(Message::Released { task, result });
             }
-            GroupJob::Io { .. } => None,
+            GroupJob::Io { .. } => {}
             GroupJob::Remove { task, group } => {
-                let error = self.remove_now(&group).err()?;
-                Some(Message::NotRemoved { task, group, error })
+                let failed = self.remove_now(&group).err();
+                let message = failed.map(|error| Message::NotRemoved { task, group, error });
+                messages.extend(message);
             }
         }
+        messages
     }
 
     fn attach(
@@ -346,29 +357,26 @@ impl MadeUp {
         origin: crate::cgroup::Origin,
         found: Option<Arc<Group>>,
         tier: Option<Tier>,
-    ) -> crate::driver::message::AttachResult {
+    ) -> Result<(Arc<Group>, Attached, Option<Tier>), (Option<Arc<Group>>, CgroupError)> {
         if self.fails(Method::Attach) {
-            return Err(CgroupError::Refused("it may not be moved".to_owned()));
+            let error = CgroupError::Refused("it may not be moved".to_owned());
+            return Err((None, error));
         }
         let in_place = found.is_some();
         let group = match found {
             Some(group) => group,
-            None => Arc::new(self.make(task, origin)?),
+            None => Arc::new(self.make(task, origin).map_err(|error| (None, error))?),
         };
         let path = &group.record.path;
-        let placed = match tier {
-            Some(tier) => self.write(path, tier.into()),
-            None => Ok(()),
-        };
+        let placed = tier.map_or(Ok(()), |tier| self.write(path, tier.into()));
         let placed = placed.and_then(|()| match in_place {
             true => Ok(()),
             false => self.move_into(process, path),
         });
-        if placed.is_err() && !in_place {
-            // What was made goes again.
-            let _ = self.remove_now(&group);
+        match placed {
+            Ok(()) => Ok((group, Attached { moved: 1 }, tier)),
+            Err(error) => Err(((!in_place).then_some(group), error)),
         }
-        placed.map(|()| (group, Attached { moved: 1 }, tier))
     }
 
     fn make(&mut self, task: TaskId, origin: crate::cgroup::Origin) -> Result<Group, CgroupError> {
