@@ -161,10 +161,7 @@ impl<W: World> Executor<'_, W> {
             Finder::Rule(name) => self.state.config.discover.iter().find(|rule| rule.name == *name),
             Finder::Yarn => None,
         });
-        match rule.filter(|rule| rule.except.is_some()) {
-            Some(rule) => self.state.world.members(group, Some(&|path| rule.excepts(path))),
-            None => self.state.world.members(group, None),
-        }
+        self.state.world.members(group, rule.filter(|rule| rule.except.is_some()))
     }
 
     /// Watches every process of a task, once the main process has ended. `false`: one of them was
@@ -273,7 +270,9 @@ impl<W: World> Executor<'_, W> {
         }
         // Unreadable counts as occupied: giving up is the one step that cannot be undone.
         let occupied = self.processes_of(task, &group).map_or(true, |left| !left.is_empty());
-        let emptied = self.emptied(id, &group, occupied);
+        let whereabouts = self.state.world.whereabouts(&group, process);
+        let removed = matches!(whereabouts, Ok(Whereabouts::GroupRemoved));
+        let emptied = self.emptied(id, &group, occupied, removed);
         if emptied == Emptied::Removed {
             return true;
         }
@@ -281,10 +280,11 @@ impl<W: World> Executor<'_, W> {
         if task.is_contested() && occupied || task.main_exited {
             return false;
         }
-        match self.state.world.whereabouts(&group, process) {
+        match whereabouts {
             Ok(Whereabouts::WentTo(to)) => return self.went_elsewhere(id, &group, to, occupied),
             Ok(_) if emptied == Emptied::JustNow => return false,
-            Ok(Whereabouts::Inside | Whereabouts::Elsewhere) => {}
+            // An own one that is gone is looked at like one that it left.
+            Ok(Whereabouts::Inside | Whereabouts::Elsewhere | Whereabouts::GroupRemoved) => {}
             // It ends, or is out of sight: what follows says so.
             Err(error) => {
                 tracing::debug!(task = %id, %error, "where process {} of task {id} went is not known: {error}", process.pid);
@@ -308,13 +308,13 @@ impl<W: World> Executor<'_, W> {
 
     /// What the owner of a group in place, in which no process is left, does with it: the supervisor of
     /// a scheduler leaves it to remove it, which takes two steps.
-    fn emptied(&mut self, id: TaskId, group: &Group, occupied: bool) -> Emptied {
+    fn emptied(&mut self, id: TaskId, group: &Group, occupied: bool, removed: bool) -> Emptied {
         let Some(entry) = self.state.entries.get_mut(&id) else { return Emptied::No };
         if occupied || group.record.attachment != Attachment::InPlace {
             entry.emptied = None;
             return Emptied::No;
         }
-        if self.state.world.is_removed(group) {
+        if removed {
             return Emptied::Removed;
         }
         let since = *entry.emptied.get_or_insert(self.now.boot);

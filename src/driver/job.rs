@@ -167,7 +167,7 @@ pub enum UnitJob {
         task: TaskId,
         /// Its group.
         group: Arc<Group>,
-        /// Whose weights the group has.
+        /// The weights that the group has.
         level: Level,
         /// What the weights promise.
         plan: WeightPlan,

@@ -17,7 +17,10 @@ use crate::systemd::unit::{UnitRecord, Weights};
 use crate::units::{BootTime, Bytes, Pid, ProcessRef};
 
 /// The group of a task, and the tier that its weights are of; `None`: those it was made with.
-pub type AttachResult = Result<(Arc<Group>, Attached, Option<Tier>), CgroupError>;
+pub type Placed = (Arc<Group>, Attached, Option<Tier>);
+
+/// How an attach ended.
+pub type AttachResult = Result<Placed, CgroupError>;
 
 /// What the threads tell the loop.
 #[derive(Debug)]

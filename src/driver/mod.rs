@@ -1,4 +1,4 @@
-//! The one loop: it owns the state, waits, decides, applies, publishes.
+//! The one loop: it owns the state, decides, applies, publishes.
 //!
 //! ```text
 //!  pidfds, cgroup.events ─┐
@@ -8,8 +8,11 @@
 //!
 //! It runs on a thread of its own, not on the async runtime: between the last exit of an
 //! active task and the new weight of the promoted one lie one `epoll_wait` and a few file
-//! operations, and nothing another client does. Everything that may take milliseconds is on
-//! the threads of [`worker`].
+//! operations, and nothing another client does. Everything that may take milliseconds is begun
+//! ([`job`]) and comes back as a message ([`message`]).
+//!
+//! It is generic over its [`world`], and has no file, process, thread or clock of its own:
+//! [`crate::node`] gives it its turns on a real node, `testing` on one that is made up.
 //!
 //! A turn takes ends of processes first, then messages, then commands, then time; carries out
 //! what the core decided, weights before records; replaces the snapshot; and only then
@@ -75,7 +78,7 @@ use root_weight::RootState;
 use taken::Taken;
 
 pub(crate) use admission::cgroup_error;
-pub use recover::{Found, Resumed};
+pub use recover::{EarlierTasks, Resumed};
 pub(crate) use requests::{COMMANDS_A_TURN, cost as command_cost};
 pub use settings::policy;
 pub use tickets::Tickets;

@@ -42,7 +42,7 @@ pub struct Resumed {
     /// Who may do what, by them.
     pub rights: Rights,
     /// What was found of the tasks of the daemon before.
-    pub found: Found,
+    pub found: EarlierTasks,
     /// Sentences on what of its state could not be read.
     pub damage: Vec<String>,
     /// The first reading of the node, and when.
@@ -66,7 +66,7 @@ pub struct Resumed {
 }
 
 /// What is done about the stored tasks.
-pub struct Found {
+pub struct EarlierTasks {
     /// For the core.
     pub restored: Restored,
     /// For the loop.
@@ -85,7 +85,7 @@ impl<W: World> Driver<W> {
     /// Goes on where the daemon before ended, and publishes the first snapshot.
     pub fn resume(world: W, resumed: Resumed, now: Moment) -> Driver<W> {
         let Resumed { config, rights, found, damage, first, time_namespace, .. } = resumed;
-        let Found { restored, start, mut groups, remove, left, started } = found;
+        let EarlierTasks { restored, start, mut groups, remove, left, started } = found;
         let cpus = UsableCpus::of(&first.1).unwrap_or(1.into());
         let mains =
             restored.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();

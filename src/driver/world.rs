@@ -26,6 +26,7 @@ use crate::cgroup::{
 };
 use crate::command::CommandError;
 use crate::config::Config;
+use crate::config::rule::Rule;
 use crate::core::event::Event;
 use crate::core::exit::Exit;
 use crate::core::model::{Level, TaskId};
@@ -43,7 +44,7 @@ pub trait World: Kernel + Watch + Records + Jobs + Settings {}
 
 impl<W: Kernel + Watch + Records + Jobs + Settings> World for W {}
 
-/// What this node can do, and whose the weight of the root is.
+/// What this node can do, and who writes the weight of the root.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Controllers, and how tiers are made of them.
@@ -80,6 +81,8 @@ pub enum Whereabouts {
     Inside,
     /// In this group, which was made after the task's: it went there by its own doing.
     WentTo(String),
+    /// The group is there no more, or is another one of the same path.
+    GroupRemoved,
     /// Somewhere else, or not known.
     Elsewhere,
 }
@@ -151,19 +154,12 @@ pub trait Kernel {
     /// The group of `record`, which need not be there.
     fn presumed(&self, record: &GroupRecord) -> Group;
 
-    /// The processes in `group` and below, without those in groups whose path `except` holds of. None
-    /// where the group is gone.
+    /// The processes in `group` and below, without those that a rule leaves to a scheduler. None where the
+    /// group is gone.
     ///
     /// # Errors
     /// A file cannot be read.
-    fn members(
-        &self,
-        group: &Group,
-        except: Option<&dyn Fn(&[u8]) -> bool>,
-    ) -> Result<Vec<Pid>, CgroupError>;
-
-    /// Whether the group is there no more, or is another one of the same path.
-    fn is_removed(&self, group: &Group) -> bool;
+    fn members(&self, group: &Group, except: Option<&Rule>) -> Result<Vec<Pid>, CgroupError>;
 
     /// Where `process` is, seen from `group`.
     ///
@@ -283,7 +279,7 @@ pub trait Watch {
     /// Ends all watches of a task.
     fn unwatch(&mut self, task: TaskId, processes: impl IntoIterator<Item = Key>);
 
-    /// How a main process ended, of whose end the loop was told in this turn.
+    /// How a main process ended, that ended in this turn.
     fn how_ended(&mut self, task: TaskId, process: ProcessRef) -> HowEnded;
 }
 

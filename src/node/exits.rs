@@ -127,8 +127,7 @@ mod tests {
     /// What the zombie says, and the pidfd before and after it was waited for.
     fn ways(script: &str) -> (Option<Exit>, nix::Result<Option<Exit>>, nix::Result<Option<Exit>>) {
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let pinned =
-            super::super::process::pin(Pid::new(child.id() as i32).unwrap()).unwrap();
+        let pinned = super::super::process::pin(Pid::new(child.id() as i32).unwrap()).unwrap();
         let fd = pinned.pin.0.unwrap();
         let mut ready = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut ready, None).unwrap();

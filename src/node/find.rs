@@ -14,7 +14,7 @@ use crate::core::history_state::HistoryState;
 use crate::core::model::TaskId;
 use crate::core::restore::{GroupUse, Known, Observation, Restore, Verdict};
 use crate::core::task::Task;
-use crate::driver::Found;
+use crate::driver::EarlierTasks;
 use crate::state::Recovered;
 use crate::units::BootTime;
 
@@ -35,7 +35,7 @@ pub(super) fn find(
     history_state: HistoryState,
     recovered: &mut Recovered,
     now: BootTime,
-) -> Result<Found, CgroupError> {
+) -> Result<EarlierTasks, CgroupError> {
     let reservations = std::mem::take(&mut recovered.reservations).into_iter();
     let reservations = reservations.map(|record| (record.id, record.reservation)).collect();
     let (damaged, records) = (recovered.history_damaged, recovered.tasks.iter());
@@ -60,7 +60,7 @@ pub(super) fn find(
     let Finder { restore, groups, remove, left, .. } = finder;
     let (restored, start) = restore.finish(now);
     let started = recovered.events.iter().rev().find(|event| event.kind == EventKind::Started);
-    Ok(Found { restored, start, groups, remove, left, started: started.cloned() })
+    Ok(EarlierTasks { restored, start, groups, remove, left, started: started.cloned() })
 }
 
 impl Finder<'_> {

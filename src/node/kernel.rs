@@ -9,6 +9,7 @@ use crate::cgroup::{
     WeightPlan,
 };
 use crate::command::CommandError;
+use crate::config::rule::Rule;
 use crate::core::model::Level;
 use crate::core::neighbours::RootWeight;
 use crate::core::sample::TaskSample;
@@ -84,22 +85,17 @@ impl Kernel for Node {
         self.tree.presumed(record)
     }
 
-    fn members(
-        &self,
-        group: &Group,
-        except: Option<&dyn Fn(&[u8]) -> bool>,
-    ) -> Result<Vec<Pid>, CgroupError> {
+    fn members(&self, group: &Group, except: Option<&Rule>) -> Result<Vec<Pid>, CgroupError> {
         match except {
-            Some(except) => self.tree.processes_except(group, except),
+            Some(rule) => self.tree.processes_except(group, &|path| rule.excepts(path)),
             None => self.tree.processes(group),
         }
     }
 
-    fn is_removed(&self, group: &Group) -> bool {
-        self.tree.is_removed(group)
-    }
-
     fn whereabouts(&self, group: &Group, process: ProcessRef) -> Result<Whereabouts, CgroupError> {
+        if self.tree.is_removed(group) {
+            return Ok(Whereabouts::GroupRemoved);
+        }
         if self.tree.holds(group, process)? == Some(true) {
             return Ok(Whereabouts::Inside);
         }

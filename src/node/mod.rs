@@ -74,7 +74,7 @@ pub struct Node {
     reload_log: ReloadLog,
     /// Processes that ended before this turn.
     ended: Vec<Ended>,
-    /// Main processes that have ended and whose parents are waited for, with their watches.
+    /// Main processes that have ended and that their parents have not waited for, with their watches.
     unreaped: BTreeMap<TaskId, (ProcessRef, Key)>,
     /// The loop is to end.
     stop: bool,

@@ -27,7 +27,7 @@ use crate::cgroup::{
 };
 use crate::core::model::Tier;
 use crate::driver::job::{GroupJob, ReadRequest, UnitJob};
-use crate::driver::message::Message;
+use crate::driver::message::{Message, Placed};
 use crate::sample::Sampler;
 use crate::units::ProcessRef;
 
@@ -268,8 +268,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<GroupJob>, outbox: &Outbox, stoppi
                         let from = origin.clone();
                         let group = with_origin(group, origin);
                         let conditions = Conditions { from: Some(&from), owner };
-                        let placed =
-                            attach(tree, group, (process, kin), conditions, (tier, &plan));
+                        let placed = attach(tree, group, (process, kin), conditions, (tier, &plan));
                         placed.map_err(|(group, error)| {
                             // What was made for it goes at once, or later.
                             if let Err(error) = remove(tree, &group) {
@@ -343,7 +342,7 @@ fn attach(
     (process, kin): (ProcessRef, Kin),
     conditions: Conditions<'_>,
     (tier, plan): (Option<Tier>, &WeightPlan),
-) -> Result<(Arc<Group>, Attached, Option<Tier>), (Arc<Group>, CgroupError)> {
+) -> Result<Placed, (Arc<Group>, CgroupError)> {
     let group = Arc::new(group);
     let placed = weigh(tree, &group, tier, plan)
         .and_then(|()| tree.attach_if(&group, process, kin, conditions));

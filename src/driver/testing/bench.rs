@@ -17,7 +17,7 @@ use crate::core::model::{Labels, Level, TaskId};
 use crate::core::restore::{GroupUse, Known, Observation, Restore, Verdict};
 use crate::driver::turn::Happened;
 use crate::driver::world::Kernel as _;
-use crate::driver::{Driver, Found, Resumed, Tickets};
+use crate::driver::{Driver, EarlierTasks, Resumed, Tickets};
 use crate::proto;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::NodeSample;
@@ -61,7 +61,9 @@ impl Bench {
     fn on(mut world: MadeUp, config: Config, epoch: u32) -> Bench {
         let now = Moment {
             boot: BootTime(Duration::from_secs(u64::from(epoch) * 1000)),
-            wall: WallTime::from_unix_micros(1_700_000_000_000_000 + i64::from(epoch) * 1_000_000_000),
+            wall: WallTime::from_unix_micros(
+                1_700_000_000_000_000 + i64::from(epoch) * 1_000_000_000,
+            ),
         };
         let found = find(&mut world, now.boot);
         world.calls.clear();
@@ -83,7 +85,7 @@ impl Bench {
         };
         let driver = Some(Driver::resume(world, resumed, now));
         let mut bench = Bench { driver, config, now, snapshot, epoch };
-        bench.settle();
+        bench.finish_all();
         bench.world().calls.clear();
         bench
     }
@@ -132,7 +134,7 @@ impl Bench {
     }
 
     /// Turns until all that was begun is done.
-    pub fn settle(&mut self) {
+    pub fn finish_all(&mut self) {
         self.turn(Vec::new());
         while self.finish() {}
     }
@@ -141,19 +143,15 @@ impl Bench {
     pub fn cycle(&mut self) {
         let Auto::Fixed(period) = self.config.daemon.sample_period else { return };
         self.now = self.now_after(period + Duration::from_secs(1));
-        self.settle();
+        self.finish_all();
     }
 
     /// Begins to admit `process`; the answer is there when it is in place.
     pub fn admit(&mut self, process: ProcessRef, wait: Wait) -> Answer<proto::Task> {
         let uid = MEMBER;
         let (reply, answer) = oneshot::channel();
-        let caller = Caller {
-            uid,
-            gids: vec![100],
-            process: CallerProcess::Here(process),
-            granted: None,
-        };
+        let caller =
+            Caller { uid, gids: vec![100], process: CallerProcess::Here(process), granted: None };
         let request = request(process, wait, false);
         self.turn(vec![Command::Admit { caller, request, reply }]);
         answer
@@ -163,23 +161,20 @@ impl Bench {
     pub fn task(&mut self) -> (TaskId, ProcessRef) {
         let process = self.world().start(MEMBER);
         let mut answer = self.admit(process, Wait::No);
-        self.settle();
+        self.finish_all();
         let task = answer.try_recv().unwrap().unwrap();
         self.world().calls.clear();
         (task.id.parse().unwrap(), process)
     }
 
-    /// A process ends, and the loop has the turn in which it is told.
+    /// A process ends, and the loop has the turn in which that is reported.
     pub fn end(&mut self, pid: Pid) {
         self.world().exit(pid, 0);
         self.turn(Vec::new());
     }
 
     /// What an administrator asks for.
-    pub fn order<T>(
-        &mut self,
-        command: impl FnOnce(Caller, Reply<T>) -> Command,
-    ) -> Answer<T> {
+    pub fn order<T>(&mut self, command: impl FnOnce(Caller, Reply<T>) -> Command) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         let caller =
             Caller { uid: 0, gids: Vec::new(), process: CallerProcess::Unseen, granted: None };
@@ -245,7 +240,7 @@ impl Bench {
         Some((wanted, driver.world().level(&path)))
     }
 
-    /// Those whose process waits in the group made for it.
+    /// Those that wait in the groups made for them.
     pub fn parked(&mut self) -> BTreeSet<TaskId> {
         self.driver().core.all_parked().map(|task| task.id).collect()
     }
@@ -284,7 +279,7 @@ impl Drop for Bench {
 }
 
 /// What is left of the daemon before, as `src/node/find.rs` finds it on a real node.
-fn find(world: &mut MadeUp, now: BootTime) -> Found {
+fn find(world: &mut MadeUp, now: BootTime) -> EarlierTasks {
     let mut history = HistoryState::default();
     for event in &world.events {
         history.fold(event);
@@ -334,5 +329,5 @@ fn find(world: &mut MadeUp, now: BootTime) -> Found {
         }
     }
     let (restored, start) = restore.finish(now);
-    Found { restored, start, groups, remove, left: Default::default(), started: None }
+    EarlierTasks { restored, start, groups, remove, left: Default::default(), started: None }
 }

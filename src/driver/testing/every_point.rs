@@ -18,26 +18,26 @@ fn play(bench: &mut Bench) -> Vec<ProcessRef> {
         .iter()
         .map(|process| {
             let answer = bench.admit(*process, Wait::Forever);
-            bench.settle();
+            bench.finish_all();
             answer
         })
         .collect();
     let mut answers = answers.into_iter();
     let (first, second) = (answers.next().unwrap(), answers.next().unwrap());
     bench.exit_if_it_lives(processes[0]);
-    bench.settle();
+    bench.finish_all();
     for mut answer in [first, second] {
         let admitted = answer.try_recv().ok().and_then(Result::ok);
         if let Some(id) = admitted.and_then(|task| task.id.parse().ok()) {
             // One that is over is not found, which is an answer.
             drop(bench.order(|caller, reply| Command::Release { caller, id, reply }));
-            bench.settle();
+            bench.finish_all();
         }
     }
     bench.cycle();
     // The clients of the others go.
     drop(answers);
-    bench.settle();
+    bench.finish_all();
     bench.cycle();
     processes
 }
@@ -72,10 +72,14 @@ pub fn check(bench: &mut Bench, why: &str) {
         }
     }
     for (task, (admitted, ended)) in lives {
-        assert!(admitted <= 1 && ended <= admitted, "{why}: {task} began {admitted}, ended {ended}");
+        assert!(
+            admitted <= 1 && ended <= admitted,
+            "{why}: {task} began {admitted}, ended {ended}"
+        );
     }
     let status = bench.status();
-    let (active, passive) = status.slots.map(|it| (it.active.unwrap(), it.passive.unwrap())).unwrap();
+    let (active, passive) =
+        status.slots.map(|it| (it.active.unwrap(), it.passive.unwrap())).unwrap();
     let used = (active.used + passive.used) as usize;
     assert_eq!(used, shown.len(), "{why}: each task has a slot, and no slot is lost");
     let waits_in_vain = status.waiting > 0 && active.free + passive.free > 0;
@@ -89,13 +93,13 @@ pub fn check(bench: &mut Bench, why: &str) {
 
 /// Everything that runs ends, and nothing is left.
 pub fn wind_up(mut bench: Bench, why: &str) {
-    bench.settle();
+    bench.finish_all();
     (0..5).for_each(|_| bench.cycle());
     check(&mut bench, why);
     for (pid, _) in bench.living() {
         bench.world().exit(pid, 0);
     }
-    bench.settle();
+    bench.finish_all();
     (0..5).for_each(|_| bench.cycle());
     check(&mut bench, why);
     assert_eq!(bench.world().own_groups(), [""; 0], "{why}");

@@ -146,15 +146,21 @@ impl Life {
                 let shown: Vec<_> = self.bench().shown_ids().into_iter().collect();
                 let index = self.numbers.usize(..shown.len().max(1));
                 if let Some(id) = shown.get(index).copied() {
-                    drop(self.bench().order(|caller, reply| Command::Release { caller, id, reply }));
+                    drop(self.bench().order(|caller, reply| Command::Release {
+                        caller,
+                        id,
+                        reply,
+                    }));
                 }
             }
             Happening::Reserve => self.reserve(),
             Happening::Cancel => {
                 if let Some(id) = self.reservations.pop() {
                     let id = QueueId::Reservation(id);
-                    drop(self.bench().order(|caller, reply| {
-                        Command::CancelReservation { caller, id, reply }
+                    drop(self.bench().order(|caller, reply| Command::CancelReservation {
+                        caller,
+                        id,
+                        reply,
                     }));
                 }
             }
@@ -208,21 +214,21 @@ impl Life {
     }
 }
 
-/// One life; `told`: each step with its effects, for a seed that is looked into.
-fn live(seed: u64, told: bool) {
+/// One life; `traced`: each step with its effects, for a seed that is looked into.
+fn live(seed: u64, traced: bool) {
     let mut life = Life::new(seed);
     let mut last = Vec::new();
     for step in 0..STEPS {
         let happening = life.step();
         last.push(happening);
         let calls = std::mem::take(&mut life.bench().world().calls);
-        if told {
+        if traced {
             eprintln!("step {step}: {happening:?} {calls:?}");
         }
         if step % 20 == 19 {
             let why = format!("LRS_LIVES_SEED={seed}, after step {step}, {last:?}");
             life.bench().world().fault = None;
-            life.bench().settle();
+            life.bench().finish_all();
             (0..5).for_each(|_| life.bench().cycle());
             check(life.bench(), &why);
             last.clear();

@@ -19,6 +19,7 @@ use crate::cgroup::{
 };
 use crate::command::{CommandError, ErrorKind};
 use crate::config::Config;
+use crate::config::rule::Rule;
 use crate::core::event::{Event, EventKind};
 use crate::core::exit::Exit;
 use crate::core::model::{Level, ReservationId, TaskId, Tier};
@@ -27,7 +28,7 @@ use crate::core::sample::{NodeSample, Sample, TaskSample};
 use crate::core::step::Record;
 use crate::core::task::{Halt, Task};
 use crate::driver::job::{CycleRequest, GroupJob, Job, UnitJob};
-use crate::driver::message::{CycleReport, Message};
+use crate::driver::message::{CycleReport, Message, Placed};
 use crate::driver::turn::End;
 use crate::driver::world::{
     Facts, HowEnded, Identity, Jobs, Kernel, Key, Move, Pin, Records, Settings, Watch, Whereabouts,
@@ -113,7 +114,7 @@ struct Process {
 struct MadeUpGroup {
     inode: u64,
     level: Option<Level>,
-    /// Somebody wrote another weight since.
+    /// A stranger wrote another weight since.
     foreign: bool,
     frozen: bool,
 }
@@ -199,7 +200,7 @@ impl MadeUp {
         ProcessRef { pid, start_ticks: number }
     }
 
-    /// What outlives the daemon: what was begun and not done is not, and nobody is watched.
+    /// What outlives the daemon: what was begun and not done is not, and no process is watched.
     pub fn after_kill(self) -> MadeUp {
         let (watched, begun) = (BTreeMap::new(), VecDeque::new());
         let (refused, ends, calls) = (RefCell::default(), Vec::new(), Vec::new());
@@ -225,7 +226,7 @@ impl MadeUp {
         }
     }
 
-    /// A group of somebody else's with a process of `uid` in it.
+    /// A group of a stranger's with a process of `uid` in it.
     pub fn start_in(&mut self, path: &str, uid: u32) -> ProcessRef {
         let inode = self.number();
         let made = MadeUpGroup { inode, level: None, foreign: false, frozen: false };
@@ -251,6 +252,12 @@ impl MadeUp {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.group = group.to_owned();
         }
+    }
+
+    /// Whether a group is there no more, or is another one of the same path.
+    pub fn is_removed(&self, group: &Group) -> bool {
+        let found = self.groups.get(&group.record.path);
+        found.is_none_or(|found| found.inode != group.record.inode)
     }
 
     /// The group that was made for a task, if it is there.
@@ -357,7 +364,7 @@ impl MadeUp {
         origin: crate::cgroup::Origin,
         found: Option<Arc<Group>>,
         tier: Option<Tier>,
-    ) -> Result<(Arc<Group>, Attached, Option<Tier>), (Option<Arc<Group>>, CgroupError)> {
+    ) -> Result<Placed, (Option<Arc<Group>>, CgroupError)> {
         if self.fails(Method::Attach) {
             let error = CgroupError::Refused("it may not be moved".to_owned());
             return Err((None, error));
@@ -446,7 +453,9 @@ impl MadeUp {
         let path = &group.record.path;
         match self.deed(Call::Remove(path.clone())) {
             None => return Ok(()),
-            Some(refused) if refused || self.fails(Method::Remove) || !self.inside(path).is_empty() => {
+            Some(refused)
+                if refused || self.fails(Method::Remove) || !self.inside(path).is_empty() =>
+            {
                 return Err(CgroupError::Refused(format!("{path} is busy")));
             }
             Some(_) => {}
@@ -543,11 +552,7 @@ impl Kernel for MadeUp {
             io_by_thread: false,
             reason: "it is made up".to_owned(),
         };
-        Facts {
-            capabilities: Arc::new(capabilities),
-            root_follows: true,
-            root_is_systemds: false,
-        }
+        Facts { capabilities: Arc::new(capabilities), root_follows: true, root_is_systemds: false }
     }
 
     fn warnings(&self, _: &WeightPlan) -> Vec<String> {
@@ -619,23 +624,17 @@ impl Kernel for MadeUp {
         Group { record: record.clone(), dirs: GroupDirs::default() }
     }
 
-    fn members(
-        &self,
-        group: &Group,
-        _: Option<&dyn Fn(&[u8]) -> bool>,
-    ) -> Result<Vec<Pid>, CgroupError> {
+    fn members(&self, group: &Group, _: Option<&Rule>) -> Result<Vec<Pid>, CgroupError> {
         if self.fails(Method::Members) {
             return Err(CgroupError::Refused("cgroup.procs cannot be read".to_owned()));
         }
         Ok(self.inside(&group.record.path))
     }
 
-    fn is_removed(&self, group: &Group) -> bool {
-        let found = self.groups.get(&group.record.path);
-        found.is_none_or(|found| found.inode != group.record.inode)
-    }
-
     fn whereabouts(&self, group: &Group, process: ProcessRef) -> Result<Whereabouts, CgroupError> {
+        if self.is_removed(group) {
+            return Ok(Whereabouts::GroupRemoved);
+        }
         let found = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
         Ok(match crate::cgroup::is_within(&found.group, &group.record.path) {
             true => Whereabouts::Inside,
@@ -658,7 +657,12 @@ impl Kernel for MadeUp {
         self.write(&group.record.path, level)
     }
 
-    fn drift(&self, group: &Group, level: Level, _: &WeightPlan) -> Result<Vec<Drift>, CgroupError> {
+    fn drift(
+        &self,
+        group: &Group,
+        level: Level,
+        _: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError> {
         Ok(self.drifts(group, level))
     }
 
@@ -865,4 +869,3 @@ pub fn rights(config: &Config) -> Rights {
         reservation_ttl_max: config.slots.reservation_ttl_max,
     }
 }
-

@@ -2,7 +2,7 @@
 //! made up, and a bench that gives the loop its turns.
 //!
 //! An effect that a test does not ask for fails it: [`Bench::saw`] takes all that there were, and a
-//! bench with effects that nobody has seen panics when it is dropped.
+//! bench with effects that were not seen panics when it is dropped.
 
 mod bench;
 mod every_point;

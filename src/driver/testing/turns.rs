@@ -101,11 +101,7 @@ fn a_task_is_over_with_the_last_of_its_processes() {
     let (id, main) = bench.task();
     let child = bench.world().fork(main.pid);
     bench.end(main.pid);
-    bench.saw(&[
-        Call::Watch(id, child.pid),
-        append(EventKind::Exit, id),
-        Call::PutTask(id),
-    ]);
+    bench.saw(&[Call::Watch(id, child.pid), append(EventKind::Exit, id), Call::PutTask(id)]);
     assert!(bench.shown(id).unwrap().main_exited);
     bench.end(child.pid);
     bench.saw(&[
@@ -123,7 +119,7 @@ fn who_waits_gets_the_slot_that_comes_free() {
     let (_, process) = bench.task();
     let waiter = bench.world().start(MEMBER);
     let mut answer = bench.admit(waiter, Wait::Forever);
-    bench.settle();
+    bench.finish_all();
     assert!(answer.try_recv().is_err());
     assert_eq!(bench.status().waiting, 1);
     bench.world().calls.clear();
@@ -136,15 +132,15 @@ fn who_waits_gets_the_slot_that_comes_free() {
 }
 
 #[test]
-fn a_waiter_whose_client_goes_is_put_back() {
+fn a_waiter_without_a_client_is_put_back() {
     let mut bench = Bench::new(1, 0);
     bench.task();
     let waiter = bench.world().start(MEMBER);
     let answer = bench.admit(waiter, Wait::Forever);
-    bench.settle();
+    bench.finish_all();
     assert_ne!(bench.world().group_of(waiter.pid), HOME);
     drop(answer);
-    bench.settle();
+    bench.finish_all();
     assert_eq!(bench.world().group_of(waiter.pid), HOME);
     assert_eq!((bench.status().waiting, bench.world().tasks.len()), (0, 1));
     bench.world().calls.clear();
@@ -245,7 +241,7 @@ fn a_client_that_goes_during_the_attach_leaves_its_task() {
     let mut bench = Bench::new(1, 1);
     let process = bench.world().start(MEMBER);
     drop(bench.admit(process, Wait::No));
-    bench.settle();
+    bench.finish_all();
     assert!(bench.shown(FIRST).is_some());
     bench.world().calls.clear();
 }
@@ -258,7 +254,7 @@ fn asking_again_gives_the_same_task() {
     assert_eq!(again.try_recv().unwrap().unwrap().id, id.to_string());
     let one = bench.world().start(MEMBER);
     let (mut first, mut second) = (bench.admit(one, Wait::No), bench.admit(one, Wait::No));
-    bench.settle();
+    bench.finish_all();
     let ids = [first.try_recv(), second.try_recv()].map(|answer| answer.unwrap().unwrap().id);
     assert_eq!(ids[0], ids[1]);
     bench.world().calls.clear();
@@ -299,7 +295,7 @@ fn one_that_cannot_be_attached_leaves_nothing() {
     let process = bench.world().start(MEMBER);
     bench.world().refuse(Method::Attach, 1);
     let mut answer = bench.admit(process, Wait::No);
-    bench.settle();
+    bench.finish_all();
     let error = answer.try_recv().unwrap().unwrap_err();
     assert_eq!(error.kind, ErrorKind::FailedPrecondition, "{error}");
     assert!(bench.world().tasks.is_empty());
@@ -309,7 +305,7 @@ fn one_that_cannot_be_attached_leaves_nothing() {
 }
 
 #[test]
-fn weights_that_were_not_written_are_said_and_written_in_the_next_cycle() {
+fn weights_that_were_not_written_are_reported_and_written_in_the_next_cycle() {
     let mut bench = Bench::new(1, 1);
     let (_, process) = bench.task();
     let (second, _) = bench.task();
@@ -318,7 +314,7 @@ fn weights_that_were_not_written_are_said_and_written_in_the_next_cycle() {
     let promoted = bench.world().events.iter().rfind(|event| event.kind == EventKind::Promoted);
     assert!(promoted.unwrap().inputs.contains_key("weights_not_written"));
     assert_eq!(bench.world().level(&group(second)), Some(Level::Passive));
-    bench.settle();
+    bench.finish_all();
     bench.cycle();
     assert_eq!(bench.world().level(&group(second)), Some(Level::Active));
     bench.world().calls.clear();
@@ -331,7 +327,7 @@ fn a_group_that_cannot_be_read_keeps_its_task_until_it_can() {
     bench.world().refuse(Method::Members, 1);
     bench.end(process.pid);
     assert!(bench.shown(id).is_some());
-    bench.settle();
+    bench.finish_all();
     bench.cycle();
     assert_eq!(bench.shown(id), None);
     bench.world().calls.clear();
@@ -343,10 +339,10 @@ fn one_that_is_not_watched_ends_with_the_next_cycle() {
     let process = bench.world().start(MEMBER);
     bench.world().refuse(Method::Watch, 1);
     let mut answer = bench.admit(process, Wait::No);
-    bench.settle();
+    bench.finish_all();
     assert!(answer.try_recv().unwrap().is_ok());
     bench.end(process.pid);
-    assert!(bench.shown(FIRST).is_some(), "nothing has told");
+    assert!(bench.shown(FIRST).is_some(), "nothing has reported it");
     bench.cycle();
     assert_eq!(bench.shown(FIRST), None);
     bench.world().calls.clear();
@@ -358,11 +354,11 @@ fn a_release_that_fails_leaves_the_task() {
     let (id, process) = bench.task();
     bench.world().refuse(Method::Release, 1);
     let mut answer = bench.order(|caller, reply| Command::Release { caller, id, reply });
-    bench.settle();
+    bench.finish_all();
     assert!(answer.try_recv().unwrap().is_err());
     assert_eq!(bench.world().group_of(process.pid), group(id));
     let mut answer = bench.order(|caller, reply| Command::Release { caller, id, reply });
-    bench.settle();
+    bench.finish_all();
     assert_eq!(answer.try_recv().unwrap(), Ok(()));
     bench.world().calls.clear();
 }
@@ -373,7 +369,7 @@ fn a_group_that_stays_is_removed_in_the_next_cycle() {
     let (id, process) = bench.task();
     bench.world().refuse(Method::Remove, 1);
     bench.end(process.pid);
-    bench.settle();
+    bench.finish_all();
     assert!(bench.world().has(&group(id)));
     bench.cycle();
     assert!(!bench.world().has(&group(id)));
@@ -381,13 +377,13 @@ fn a_group_that_stays_is_removed_in_the_next_cycle() {
 }
 
 #[test]
-fn history_that_is_not_stored_is_said_until_it_is() {
+fn history_that_is_not_stored_is_a_warning_until_it_is() {
     let mut bench = Bench::new(1, 1);
     let (_, process) = bench.task();
     bench.world().refuse(Method::Append, 1);
     bench.end(process.pid);
     assert!(bench.status().warnings[0].contains("not being stored"));
-    bench.settle();
+    bench.finish_all();
     bench.cycle();
     assert_eq!(bench.status().warnings, [""; 0]);
     bench.world().calls.clear();
@@ -400,7 +396,7 @@ fn weights_of_a_group_that_cannot_be_shown_are_read_again() {
     let (second, _) = bench.task();
     bench.world().refuse(Method::Show, 1);
     bench.end(process.pid);
-    bench.settle();
+    bench.finish_all();
     let weight = |bench: &Bench| bench.shown(second).unwrap().kernel.unwrap().cpu_weight;
     assert_eq!(weight(&bench), Some(1), "as it was read last");
     (0..4).for_each(|_| bench.cycle());
@@ -414,7 +410,7 @@ fn the_root_gets_its_weight_in_the_next_cycle_where_it_was_refused() {
     bench.world().refuse(Method::WeighRoot, 1);
     let process = bench.world().start(MEMBER);
     drop(bench.admit(process, Wait::No));
-    bench.settle();
+    bench.finish_all();
     let warned = |bench: &Bench| bench.status().warnings.iter().any(|it| it.contains("LRS root"));
     assert!(warned(&bench));
     bench.cycle();
@@ -463,7 +459,7 @@ fn what_others_froze_is_not_promoted() {
 }
 
 #[test]
-fn nobody_is_admitted_into_a_frozen_root() {
+fn no_task_is_admitted_into_a_frozen_root() {
     let mut bench = Bench::new(1, 1);
     bench.world().freeze_root(true);
     let process = bench.world().start(MEMBER);
@@ -484,14 +480,15 @@ fn what_an_owner_wrote_before_a_promotion_is_stored_before_it_is_written_over() 
         request: super::bench::request(process, Wait::No, true),
         reply,
     });
-    bench.settle();
+    bench.finish_all();
     let id: TaskId = answer.try_recv().unwrap().unwrap().id.parse().unwrap();
     bench.world().write_foreign("/others/job");
     bench.world().calls.clear();
     bench.end(active.pid);
     let calls = std::mem::take(&mut bench.world().calls);
     let stored = calls.iter().position(|call| *call == Call::PutTask(id));
-    let weighed = calls.iter().position(|call| matches!(call, Call::Weigh(path, _) if path == "/others/job"));
+    let weighed =
+        calls.iter().position(|call| matches!(call, Call::Weigh(path, _) if path == "/others/job"));
     assert!(stored.unwrap() < weighed.unwrap(), "{calls:#?}");
     let found = &bench.world().tasks[&id].group.as_ref().unwrap().found;
     assert_eq!(found, &[("cpu.weight".to_owned(), "77".to_owned())]);
