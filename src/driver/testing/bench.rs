@@ -224,6 +224,12 @@ impl Bench {
         }
     }
 
+    /// The root is thawed, and the node takes tasks.
+    pub fn back_to_normal(&mut self) {
+        self.world().freeze_root(false);
+        drop(self.order(|caller, reply| Command::Resume { caller, reply }));
+    }
+
     /// Those that run, with their groups.
     pub fn living(&mut self) -> Vec<(Pid, String)> {
         let living = self.world().living_in().into_iter();

@@ -6,55 +6,113 @@
 //! kills and the next has none. A seed that fails is played again with `LRS_LIVES_SEED`. `LRS_LIVES_STEPS`:
 //! how many steps in all.
 
-use fastrand::Rng;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::bench::{Answer, MEMBER};
+use fastrand::Rng;
+use tokio::sync::oneshot;
+
+use super::bench::{Answer, MEMBER, request};
 use super::every_point::{check, wind_up};
 use super::made_up::HOME;
 use super::{Bench, Fault};
-use crate::command::{Command, QueueId, ReserveRequest, Wait};
-use crate::core::model::{Priority, ReservationId};
+use crate::command::{AdmitRequest, Caller, Command, QueueId, ReserveRequest, Wait};
+use crate::config::Auto;
+use crate::core::event::EventKind;
+use crate::core::model::{Label, Priority, ReservationId};
 use crate::core::state::Lease;
+use crate::core::task::Finder;
+use crate::found::{Attach, DiscoveredTask, Presumed};
 use crate::proto;
-use crate::units::Pid;
+use crate::units::{Pid, ProcessRef};
 
 /// Steps of one life.
 const STEPS: usize = 200;
+
+/// With more processes than these one ends.
+const MOST_PROCESSES: usize = 25;
+
+/// Events that there are in some life.
+const EXPECTED: [EventKind; 19] = [
+    EventKind::Admitted,
+    EventKind::Cancelled,
+    EventKind::Completed,
+    EventKind::Contested,
+    EventKind::Demoted,
+    EventKind::Draining,
+    EventKind::Drift,
+    EventKind::Exit,
+    EventKind::Expired,
+    EventKind::Left,
+    EventKind::Priority,
+    EventKind::Promoted,
+    EventKind::Refused,
+    EventKind::Released,
+    EventKind::Reloaded,
+    EventKind::Reserved,
+    EventKind::Resized,
+    EventKind::Resumed,
+    EventKind::Withdrawn,
+];
 
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
     Admit,
     AdmitAndWait,
+    AdmitInPlace,
+    Discover,
+    DiscoverInPlace,
     ClientGoes,
     Exit,
     Fork,
     Release,
     Reserve,
+    ReserveAndWait,
+    Redeem,
     Cancel,
+    SetPriority,
+    Drain,
+    Resume,
+    Reload,
+    Later,
     Finish,
     Cycle,
     Write,
     Move,
+    Leave,
     Freeze,
+    FreezeRoot,
     Refuse,
     Kill,
 }
 
-const HAPPENINGS: [Happening; 15] = [
+const HAPPENINGS: [Happening; 27] = [
     Happening::Admit,
     Happening::AdmitAndWait,
+    Happening::AdmitInPlace,
+    Happening::Discover,
+    Happening::DiscoverInPlace,
     Happening::ClientGoes,
     Happening::Exit,
     Happening::Fork,
     Happening::Release,
     Happening::Reserve,
+    Happening::ReserveAndWait,
+    Happening::Redeem,
     Happening::Cancel,
+    Happening::SetPriority,
+    Happening::Drain,
+    Happening::Resume,
+    Happening::Reload,
+    Happening::Later,
     Happening::Finish,
     Happening::Cycle,
     Happening::Write,
     Happening::Move,
+    Happening::Leave,
     Happening::Freeze,
+    Happening::FreezeRoot,
     Happening::Refuse,
     Happening::Kill,
 ];
@@ -111,17 +169,37 @@ impl Life {
     }
 
     fn step(&mut self) -> Happening {
-        let happening = self.draw();
+        let full = self.bench().living().len() >= MOST_PROCESSES;
+        let happening = if full { Happening::Exit } else { self.draw() };
         match happening {
             Happening::Admit | Happening::AdmitAndWait => {
                 let uid = MEMBER + self.numbers.u32(..3);
                 let process = self.bench().world().start(uid);
-                let wait = match happening {
-                    Happening::Admit => Wait::No,
-                    _ => Wait::Forever,
+                let wait = match (happening, self.numbers.bool()) {
+                    (Happening::Admit, _) => Wait::No,
+                    (_, true) => Wait::Forever,
+                    (_, false) => Wait::For(Duration::from_secs(self.numbers.u64(1..200))),
                 };
                 let answer = self.bench().admit(process, wait);
                 self.answers.push(answer);
+            }
+            Happening::AdmitInPlace => {
+                let process = self.elsewhere();
+                let answer = self.bench().order(|caller, reply| Command::Admit {
+                    caller,
+                    request: request(process, Wait::No, true),
+                    reply,
+                });
+                self.answers.push(answer);
+            }
+            Happening::Discover => {
+                let process = self.bench().world().start(MEMBER);
+                self.discover(process, Attach::Descendants { from: Some(HOME.to_owned()) });
+            }
+            Happening::DiscoverInPlace => {
+                let process = self.elsewhere();
+                let cgroup = self.bench().world().group_of(process.pid).to_owned();
+                self.discover(process, Attach::InPlace { cgroup });
             }
             Happening::ClientGoes => {
                 let index = self.numbers.usize(..self.answers.len().max(1));
@@ -136,9 +214,7 @@ impl Life {
                 }
             }
             Happening::Fork => {
-                // More of them than end would fill the node.
-                let few = self.bench().living().len() < 30;
-                if let Some(pid) = self.process().filter(|_| few) {
+                if let Some(pid) = self.process() {
                     self.bench().world().fork(pid);
                 }
             }
@@ -153,7 +229,55 @@ impl Life {
                     }));
                 }
             }
-            Happening::Reserve => self.reserve(),
+            Happening::Reserve => self.reserve(Wait::No),
+            Happening::ReserveAndWait => self.reserve(Wait::For(Duration::from_secs(100))),
+            Happening::Redeem => {
+                if let Some(id) = self.reservations.pop() {
+                    let process = self.bench().world().start(0);
+                    let reservation = Some(id);
+                    let answer = self.bench().order(|caller, reply| Command::Admit {
+                        caller,
+                        request: AdmitRequest { reservation, ..request(process, Wait::No, false) },
+                        reply,
+                    });
+                    self.answers.push(answer);
+                }
+            }
+            Happening::SetPriority => {
+                let shown: Vec<_> = self.bench().shown_ids().into_iter().collect();
+                let index = self.numbers.usize(..shown.len().max(1));
+                let priority = Priority(self.numbers.i32(-5..5));
+                if let Some(id) = shown.get(index).copied() {
+                    drop(self.bench().order(|caller, reply| Command::SetPriority {
+                        caller,
+                        id,
+                        priority,
+                        reply,
+                    }));
+                }
+            }
+            Happening::Drain => {
+                drop(self.bench().order(|caller, reply| Command::Drain { caller, reply }));
+            }
+            Happening::Resume => {
+                drop(self.bench().order(|caller, reply| Command::Resume { caller, reply }));
+            }
+            Happening::Reload => {
+                let (active, passive) = (self.numbers.u32(1..4), self.numbers.u32(0..4));
+                let slots = &mut self.bench().world().config.slots;
+                slots.active = Auto::Fixed(active);
+                (slots.passive, slots.passive_max) = (Auto::Fixed(passive), Auto::Fixed(passive));
+                drop(self.bench().order(|caller, reply| Command::Reload { caller, reply }));
+            }
+            Happening::Later => {
+                let time = Duration::from_millis(self.numbers.u64(1..50_000));
+                self.bench().now = self.bench().now_after(time);
+                self.bench().turn(Vec::new());
+            }
+            Happening::FreezeRoot => {
+                let on = self.numbers.bool();
+                self.bench().world().freeze_root(on);
+            }
             Happening::Cancel => {
                 if let Some(id) = self.reservations.pop() {
                     let id = QueueId::Reservation(id);
@@ -172,6 +296,13 @@ impl Life {
                         Happening::Write => Fault::Write(pid),
                         _ => Fault::Move(pid),
                     });
+                }
+            }
+            Happening::Leave => {
+                // As systemd-run does inside a task.
+                let path = self.elsewhere_path();
+                if let Some(pid) = self.process() {
+                    self.bench().world().leave_for(pid, &path);
                 }
             }
             Happening::Freeze => {
@@ -197,25 +328,54 @@ impl Life {
         happening
     }
 
-    fn reserve(&mut self) {
+    fn elsewhere_path(&mut self) -> String {
+        let number = self.numbers.u32(..);
+        format!("/others/{number}")
+    }
+
+    /// A process in a group of a stranger's.
+    fn elsewhere(&mut self) -> ProcessRef {
+        let path = self.elsewhere_path();
+        self.bench().world().start_in(&path, MEMBER)
+    }
+
+    fn discover(&mut self, process: ProcessRef, attach: Attach) {
+        let found = DiscoveredTask {
+            process,
+            labels: Default::default(),
+            priority: None,
+            standing: None,
+            presumed: Presumed::Slot,
+            attach,
+            again: false,
+            finder: Finder::Rule(Label::new("made-up").unwrap()),
+        };
+        let found = Box::new(found);
+        let (reply, _) = oneshot::channel();
+        self.bench().turn(vec![Command::Discover { found, reply }]);
+    }
+
+    fn reserve(&mut self, wait: Wait) {
+        let (uid, count) = (MEMBER + self.numbers.u32(..3), self.numbers.u32(1..4));
         let mut answer = self.bench().order(|caller, reply| Command::Reserve {
-            caller,
+            caller: Caller { uid, gids: vec![100], ..caller },
             request: ReserveRequest {
                 labels: Default::default(),
                 priority: Priority(0),
-                lease: Lease::one(None),
-                wait: Wait::No,
+                lease: Lease { count, ..Lease::one(None) },
+                wait,
             },
             reply,
         });
         if let Ok(Ok(promised)) = answer.try_recv() {
-            self.reservations.push(promised.id.parse().unwrap());
+            let ids = [promised.id].into_iter().chain(promised.others.into_iter().map(|it| it.id));
+            self.reservations.extend(ids.map(|id| id.parse::<ReservationId>().unwrap()));
         }
     }
 }
 
 /// One life; `traced`: each step with its effects, for a seed that is looked into.
-fn live(seed: u64, traced: bool) {
+fn live(seed: u64, traced: bool) -> BTreeSet<EventKind> {
     let mut life = Life::new(seed);
     let mut last = Vec::new();
     for step in 0..STEPS {
@@ -228,6 +388,9 @@ fn live(seed: u64, traced: bool) {
         if step % 20 == 19 {
             let why = format!("LRS_LIVES_SEED={seed}, after step {step}, {last:?}");
             life.bench().world().fault = None;
+            if life.numbers.bool() {
+                life.bench().back_to_normal();
+            }
             life.bench().finish_all();
             (0..5).for_each(|_| life.bench().cycle());
             check(life.bench(), &why);
@@ -235,11 +398,14 @@ fn live(seed: u64, traced: bool) {
         }
     }
     life.answers.clear();
+    life.bench().back_to_normal();
     for id in std::mem::take(&mut life.reservations) {
         let id = QueueId::Reservation(id);
         drop(life.bench().order(|caller, reply| Command::CancelReservation { caller, id, reply }));
     }
+    let happened = life.bench().world().events.iter().map(|event| event.kind).collect();
     wind_up(life.bench.take().unwrap(), &format!("LRS_LIVES_SEED={seed}, at the end"));
+    happened
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -249,8 +415,15 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn nothing_is_lost_in_random_lives() {
     if let Some(seed) = number("LRS_LIVES_SEED") {
-        return live(seed, true);
+        live(seed, true);
+        return;
     }
-    let steps = number("LRS_LIVES_STEPS").unwrap_or(20_000);
-    (0..steps.div_ceil(STEPS as u64)).for_each(|seed| live(seed, false));
+    let steps = number("LRS_LIVES_STEPS").unwrap_or(8_000);
+    let mut happened = BTreeSet::new();
+    for seed in 0..steps.div_ceil(STEPS as u64) {
+        happened.extend(live(seed, false));
+    }
+    // Else the lives are poorer than they seem.
+    let missing: Vec<_> = EXPECTED.iter().filter(|kind| !happened.contains(kind)).collect();
+    assert!(missing.is_empty(), "never in {steps} steps: {missing:?}");
 }

@@ -228,12 +228,17 @@ impl MadeUp {
 
     /// A group of a stranger's with a process of `uid` in it.
     pub fn start_in(&mut self, path: &str, uid: u32) -> ProcessRef {
+        let process = self.start(uid);
+        self.leave_for(process.pid, path);
+        process
+    }
+
+    /// A process goes into a new group of a stranger's.
+    pub fn leave_for(&mut self, pid: Pid, path: &str) {
         let inode = self.number();
         let made = MadeUpGroup { inode, level: None, foreign: false, frozen: false };
         self.groups.insert(path.to_owned(), made);
-        let process = self.start(uid);
-        self.move_away(process.pid, path);
-        process
+        self.move_away(pid, path);
     }
 
     /// The groups below [`ROOT`].
@@ -636,10 +641,13 @@ impl Kernel for MadeUp {
             return Ok(Whereabouts::GroupRemoved);
         }
         let found = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
-        Ok(match crate::cgroup::is_within(&found.group, &group.record.path) {
-            true => Whereabouts::Inside,
-            false => Whereabouts::Elsewhere,
-        })
+        if crate::cgroup::is_within(&found.group, &group.record.path) {
+            return Ok(Whereabouts::Inside);
+        }
+        let younger = self.groups.get(&found.group).is_some_and(|it| it.inode > group.record.inode);
+        let went = younger && group.record.attachment == Attachment::Own;
+        let went = went && !crate::cgroup::is_within(&found.group, ROOT);
+        Ok(if went { Whereabouts::WentTo(found.group.clone()) } else { Whereabouts::Elsewhere })
     }
 
     fn check_owner(&self, _: &Group, _: u32) -> Result<(), CgroupError> {
