@@ -328,7 +328,7 @@ impl Executor<'_> {
         let in_root = || crate::cgroup::is_within(path, &self.state.tree.capabilities().root);
         let by_path = match group.record.attachment {
             Attachment::InPlace => true,
-            // Earlier versions made groups below delegated units.
+            // Below the root of before, where that was changed.
             Attachment::Own => !in_root(),
             Attachment::None => false,
         };
