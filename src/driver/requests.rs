@@ -395,9 +395,6 @@ impl Executor<'_> {
         }
         (self.state.reload_log)(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
-        for warning in &new.warnings {
-            tracing::warn!("{warning}");
-        }
         self.state.config = new;
         self.state.rights = rights(&self.state.config);
         self.push(Input::Configure(policy(&self.state.config)));
