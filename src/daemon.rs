@@ -205,9 +205,6 @@ fn run(file: &Path) -> Result<(), DaemonError> {
         log::StartError::Thread(source) => DaemonError::Thread { what: "the log", source },
     })?;
     let file = &leave_directory(file);
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
     let runtime_dir = config.daemon.runtime_dir.clone();
     lrs_host::trust::make_dir(&runtime_dir)?;
     let _lock = RuntimeLock::take(&runtime_dir)?;

@@ -176,7 +176,7 @@ pub fn examine_file(file: Option<&Path>) -> Report {
 
 fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<Check> {
     let mut checks = vec![
-        daemon::config(options, config),
+        daemon::config(options),
         node::kernel(facts),
         cpus::check(&facts.cpus, config),
         cgroups::hierarchy(facts, config),

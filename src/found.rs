@@ -30,7 +30,7 @@ pub struct DiscoveredTask {
 }
 
 /// What kind of place a task needs until its scheduler reports that. It does not override an
-/// earlier report, be it to an earlier lrsd.
+/// earlier report, be it to the lrsd before a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presumed {
     /// A slot.

@@ -34,7 +34,6 @@ const TIMESTAMP_FIELDS: &[&str] = &[
     "Queued.since",
     "Queued.expires_at",
     "Reservation.expires_at",
-    "AdmitRequest.first_requested_at",
     "YarnStatus.verified_at",
     "YarnStatus.last_error_at",
     "YarnStatus.reported_at",

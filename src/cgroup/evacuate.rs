@@ -68,7 +68,7 @@ impl Mover<'_> {
     }
 
     /// Moves `pid` out of `group` to `home`, or where that does not take it to the root's parent or the
-    /// mount. Out of a group outside of the root, which earlier versions made below limits, only home.
+    /// mount. Out of a group outside of the root, such as one below the root of before, only home.
     fn move_home(
         &self,
         pid: Pid,

@@ -21,7 +21,7 @@ use super::failure::{Exit, Failure, Purpose, from_status};
 use super::output::{Output, Talk, printable, say};
 use super::values::{Patience, millis};
 use crate::units::BootTime;
-use crate::{clock, proto, wire};
+use crate::{clock, proto};
 
 /// First and longest pause between two attempts to reach a daemon that is away. lrsd serves
 /// again within a second of its start, so the first pauses are short; half a second is a
@@ -166,7 +166,6 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         leave_unit: false,
         wait_ms: 0,
         wait_forever: false,
-        first_requested_at: None,
         ticket: None,
         unit: None,
     }
@@ -232,10 +231,6 @@ async fn ask(
     quiet: bool,
 ) -> Result<Slot, Failure> {
     let begun = clock::now();
-    if wait.is_some() {
-        // What earlier daemons go by.
-        request.first_requested_at = Some(wire::proto_time(begun.wall));
-    }
     let left = |patience: Patience| match patience {
         Patience::Forever => None,
         Patience::For(limit) => Some(limit.saturating_sub(clock::boot_time().since(begun.boot))),
@@ -308,7 +303,6 @@ async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
             }
             // 0 is this process, also in another pid namespace.
             let asked = proto::ListQueueRequest { pid: Some(pid), ..Default::default() };
-            // An earlier lrsd does not know its queue.
             let queue = connection.list_queue(asked).await.ok().map(tonic::Response::into_inner);
             Some((status, queue.and_then(|page| page.queue.first()?.place)))
         });

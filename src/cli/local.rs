@@ -24,7 +24,7 @@ pub(super) fn doctor(config: Option<&Path>, out: &mut Output) -> Result<(), Fail
 }
 
 /// `lrsctl config check FILE`: every fault a line on stderr (in JSON: in the object),
-/// exit 1; or the verdict and a line for each warning on stdout.
+/// exit 1; or the verdict on stdout, with a warning if lrsd would not believe the file.
 pub(super) fn check(file: &Path, out: &mut Output) -> Result<(), Failure> {
     let checked = check_file(file);
     if out.is_json() {

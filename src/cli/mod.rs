@@ -24,6 +24,8 @@ mod local;
 mod manage;
 mod output;
 mod pages;
+#[cfg(test)]
+mod promised;
 mod queue;
 mod read;
 mod show;

@@ -328,7 +328,7 @@ async fn is_known(
     if runs || main.is_some_and(lives) {
         return runs;
     }
-    // An earlier lrsd knows no history.
+    // What is not known proves no failure.
     let ended = ended_tasks(lrsd, ended.clone()).await;
     ended.map_or(true, |all| all.iter().any(|end| end.name.as_deref() == Some(name)))
 }
@@ -387,7 +387,6 @@ fn name_of(lrsd: &Lrsd, word: String) -> Result<Logged, Failure> {
         if let Ok(task) = task.await {
             return Ok(Some((task.name, task.uid)));
         }
-        // An earlier lrsd knows no history.
         let kept = ended_tasks(connection.clone(), ListHistoryRequest::default()).await;
         let mut kept = kept.unwrap_or_default();
         kept.retain(|end| refers_to(&word, &end.id, end.name.as_deref()));

@@ -172,11 +172,6 @@ pub static SECTIONS: &[Section] = &[
     },
 ];
 
-/// Keys of removed features, each with what to know. For one release a file that has them is
-/// taken: the key is warned about and ignored.
-pub(super) const REMOVED: &[(&str, &str)] =
-    &[("yarn.tasktracker", "remove the key; TaskTrackers (Hadoop 1) are not supported any more")];
-
 const BOOLEAN: &str = "true or false";
 
 const MEMORY: &str = "a size such as \"512MiB\" or \"1.5GiB\", a number of bytes, or \"0%\" to \"100%\" \

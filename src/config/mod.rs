@@ -79,10 +79,6 @@ pub struct Config {
     /// `[[discover]]`, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub discover: Vec<Rule>,
-    /// What is taken and should be changed: keys of removed features, which are ignored, and a
-    /// command that only an earlier lrsd could use.
-    #[serde(skip)]
-    pub warnings: Vec<Fault>,
 }
 
 /// `daemon.mode`

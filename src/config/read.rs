@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::discover::{Draft, MAX_RULES, TABLE};
 use super::error::{ConfigErrors, Fault, excerpt};
-use super::keys::{self, Key, REMOVED, RULE, SECTIONS};
+use super::keys::{self, Key, RULE, SECTIONS};
 use super::source::{Source, bare, nearest};
 use super::value::{Node, Rejection, Wrong, socket_length};
 use super::{Auto, Config, default_socket};
@@ -117,7 +117,7 @@ fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors
 }
 
 /// Reads and checks the file at `path`, which has to exist. `Ok` is for people: one line with the
-/// verdict and the keys that differ from their defaults, and one for each warning.
+/// verdict and the keys that differ from their defaults, and a warning if lrsd would not believe the file.
 pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let config = load(path, Absent::IsError)?;
     let changed = Config::default().changed_keys(&config).into_iter();
@@ -136,8 +136,7 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let distrust = distrust(path).map(|(problem, remedy)| {
         format!("\nwarning: lrsd does not start with {file}: it {problem}; {remedy}")
     });
-    let warnings = config.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
-    Ok(std::iter::once(verdict).chain(distrust).chain(warnings).collect())
+    Ok(std::iter::once(verdict).chain(distrust).collect())
 }
 
 /// See [`Config::from_toml`].
@@ -145,10 +144,9 @@ pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors>
     let (root, syntax) = DeTable::parse_recoverable(text);
     let mut config = Config::default();
     let source = Source::new(text, file);
-    let mut reader = KeyReader { source, faults: Vec::new(), warnings: Vec::new() };
+    let mut reader = KeyReader { source, faults: Vec::new() };
     reader.document(root.get_ref(), &mut config, syntax.is_empty());
-    let KeyReader { source, mut faults, warnings } = reader;
-    config.warnings = warnings;
+    let KeyReader { source, mut faults } = reader;
     if !syntax.is_empty() {
         let syntax = syntax.iter().map(|error| source.syntax(error.message(), error.span()));
         let syntax: Vec<Fault> = syntax.collect();
@@ -176,8 +174,6 @@ type Places = HashMap<&'static str, Option<Range<usize>>>;
 struct KeyReader<'a> {
     source: Source<'a>,
     faults: Vec<Fault>,
-    /// About what is taken all the same.
-    warnings: Vec<Fault>,
 }
 
 impl KeyReader<'_> {
@@ -204,7 +200,6 @@ impl KeyReader<'_> {
         }
         self.derive_defaults(config, &places);
         self.check_together(config, &places);
-        self.warn_of_systemd_run(config, &places);
     }
 
     /// Reads the keys of one table into `root`.
@@ -222,15 +217,8 @@ impl KeyReader<'_> {
                 let path = format!("{section}.{}", bare(name.get_ref()));
                 // Tables are not quoted.
                 let found = Some(node).filter(|node| !node.get_ref().is_table());
-                if let Some((_, remedy)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
-                    let found = found.map(|node| self.source.quote(node.span()));
-                    let (problem, remedy) = (String::from("is ignored"), String::from(*remedy));
-                    let fault = self.source.fault(path, found, name.span(), problem, remedy);
-                    self.warnings.push(fault);
-                } else {
-                    let remedy = unknown_remedy(header, keys, name.get_ref());
-                    self.fault(path, found, name.span(), UNKNOWN_KEY, remedy);
-                }
+                let remedy = unknown_remedy(header, keys, name.get_ref());
+                self.fault(path, found, name.span(), UNKNOWN_KEY, remedy);
                 continue;
             };
             let read = (key.read)(node, root);
@@ -366,24 +354,6 @@ impl KeyReader<'_> {
             };
             let remedy = format!("set {large} to {small} or more");
             self.fault_at(path, place.clone(), problem, remedy);
-        }
-    }
-
-    /// lrsd could start no Java machine when it called the ResourceManager itself, so that the runbook
-    /// had systemd-run start one. lrs-yarn can, and may not start units.
-    fn warn_of_systemd_run(&mut self, config: &Config, places: &Places) {
-        let program = config.yarn.rmadmin.first().map(|word| Path::new(word).file_name());
-        if program != Some(Some("systemd-run".as_ref())) {
-            return;
-        }
-        if let Some(Some(place)) = places.get("yarn.rmadmin") {
-            let problem = "begins with systemd-run, which lrs-yarn.service may not use";
-            let remedy = "write the command alone, such as [\"/opt/hadoop/bin/yarn\", \"rmadmin\"], and \
-                          the user and variables of systemd-run's options into a drop-in of \
-                          lrs-yarn.service (yarn.md, \"Offers by rmadmin\")";
-            let found = Some(self.source.quote(place.clone()));
-            let (key, place) = (String::from("yarn.rmadmin"), place.clone());
-            self.warnings.push(self.source.fault(key, found, place, problem.into(), remedy.into()));
         }
     }
 

@@ -258,7 +258,6 @@ fn values_arrive_in_their_fields() {
             timeout: Duration::from_secs(60),
         },
         discover: discover::tests::two_rules(),
-        warnings: Vec::new(),
     };
     assert_eq!(config, expected);
     assert_eq!(read(&config.to_toml()).unwrap(), config);
@@ -568,14 +567,6 @@ mod files {
         assert!(check_file(&path).unwrap().ends_with(": valid; not default: tiers.ratio = 7"));
         std::fs::write(&path, "[tiers]\nratio = 0\n").unwrap();
         assert!(check_file(&path).is_err());
-        // Of a removed feature: the daemon starts, and says so.
-        std::fs::write(&path, "[yarn]\ntasktracker = true\n").unwrap();
-        let checked = check_file(&path).unwrap();
-        let warning = "lrs.toml:2: yarn.tasktracker = true: is ignored; remove the key";
-        assert!(checked.contains(warning), "{checked}");
-        std::fs::write(&path, "[yarn]\nrmadmin = [\"systemd-run\", \"yarn\"]\n").unwrap();
-        let checked = check_file(&path).unwrap();
-        assert!(checked.contains("\nwarning: ") && checked.contains("drop-in of"), "{checked}");
     }
 }
 
@@ -793,7 +784,6 @@ fn valid_config() -> impl Strategy<Value = Config> {
                     metrics,
                     yarn,
                     discover,
-                    warnings: Vec::new(),
                 }
             },
         )

@@ -5,7 +5,7 @@ use super::probe::{Facts, Socket};
 use super::{Check, DoctorOptions};
 use crate::config::Config;
 
-pub(super) fn config(options: &DoctorOptions, config: &Config) -> Check {
+pub(super) fn config(options: &DoctorOptions) -> Check {
     const ID: &str = "config";
     let file = options.config_file.display();
     match &options.config_errors {
@@ -14,9 +14,6 @@ pub(super) fn config(options: &DoctorOptions, config: &Config) -> Check {
             errors.to_string(),
             "correct the file; the checks below go by the defaults",
         ),
-        None if let Some(warning) = config.warnings.first() => {
-            Check::warn(ID, format!("{file} is valid and has to be changed"), warning.to_string())
-        }
         None if options.config_file.exists() => Check::ok(ID, format!("{file} is valid")),
         None => Check::ok(ID, format!("{file} is absent: defaults")),
     }

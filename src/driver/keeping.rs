@@ -331,7 +331,7 @@ impl<W: World> Executor<'_, W> {
             || crate::cgroup::is_within(path, &self.state.world.facts().capabilities.root);
         let by_path = match group.record.attachment {
             Attachment::InPlace => true,
-            // Earlier versions made groups below delegated units.
+            // Below the root of before, where that was changed.
             Attachment::Own => !in_root(),
             Attachment::None => false,
         };

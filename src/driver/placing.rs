@@ -13,11 +13,10 @@ use super::message::AttachResult;
 use super::parking::client_left;
 use super::world::World;
 use crate::cgroup::{Attachment, CgroupError, Group, Reach};
-use crate::command::{Caller, CallerProcess, CommandError, ErrorKind, Reply};
+use crate::command::{CommandError, ErrorKind, Reply};
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::Task;
-use crate::rights::Role;
 use crate::sample::{TaskSample, TaskSource};
 use crate::units::ProcessRef;
 
@@ -223,16 +222,10 @@ impl<W: World> Executor<'_, W> {
     }
 
     /// The only uid with processes that may be managed for that task; `None`: any uid, for an admin
-    /// or the operator's settings want it so. Records of before [`Who::as_admin`] tell by who
-    /// admitted it.
-    ///
-    /// [`Who::as_admin`]: crate::core::task::Who::as_admin
+    /// or the operator's settings want it so.
     pub(super) fn owner_only(&self, task: &Task) -> Option<u32> {
         let who = &task.who;
-        let uid = who.admitted_by.filter(|_| who.found.is_none() && !who.as_admin)?;
-        let caller =
-            Caller { uid, gids: Vec::new(), process: CallerProcess::Unseen, granted: None };
-        (self.state.rights.role(&caller) != Role::Admin).then_some(uid)
+        who.admitted_by.filter(|_| who.found.is_none() && !who.as_admin)
     }
 
     pub(super) fn attached(&mut self, id: TaskId, result: AttachResult) {

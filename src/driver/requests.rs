@@ -399,9 +399,6 @@ impl<W: World> Executor<'_, W> {
             .world
             .set_log(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
-        for warning in &new.warnings {
-            tracing::warn!("{warning}");
-        }
         self.state.config = new;
         self.state.rights = rights;
         self.push(Input::Configure(policy(&self.state.config)));

@@ -18,7 +18,7 @@ use crate::core::step::Ticket;
 use crate::discover::{Hint, Master};
 use crate::proto;
 use crate::systemd::unit::{UnitName, UnitNameError};
-use crate::units::{ProcessRef, Share, WallTime};
+use crate::units::{ProcessRef, Share};
 use crate::wire;
 use pid::process;
 
@@ -56,8 +56,6 @@ fn admit_subject(
     start_ticks: Option<u64>,
 ) -> Result<AdmitRequest, CommandError> {
     let wait = wait(request.wait_ms, request.wait_forever)?;
-    // Decides nothing any more, but has to be a time.
-    request.first_requested_at.map(wall_time).transpose()?;
     Ok(AdmitRequest {
         subject,
         start_ticks,
@@ -319,16 +317,6 @@ pub fn check_id_range(text: &str) -> Result<(), CommandError> {
     }
 }
 
-fn wall_time(timestamp: prost_types::Timestamp) -> Result<WallTime, CommandError> {
-    if (0..1_000_000_000).contains(&timestamp.nanos) {
-        return Ok(wire::wall_time(&timestamp));
-    }
-    Err(invalid(format!(
-        "first_requested_at has {} nanoseconds; they count from 0 to 999999999",
-        timestamp.nanos
-    )))
-}
-
 /// The client broke a documented range.
 pub fn invalid(message: impl Into<String>) -> CommandError {
     CommandError::new(ErrorKind::InvalidArgument, message)
@@ -422,19 +410,10 @@ mod tests {
                 "no reservation r1",
             ),
             (
-                proto::AdmitRequest { wait_ms: 1, wait_forever: true, ..good.clone() },
+                proto::AdmitRequest { wait_ms: 1, wait_forever: true, ..good },
                 caller(),
                 ErrorKind::InvalidArgument,
                 "exclude each other",
-            ),
-            (
-                proto::AdmitRequest {
-                    first_requested_at: Some(prost_types::Timestamp { seconds: 0, nanos: -1 }),
-                    ..good
-                },
-                caller(),
-                ErrorKind::InvalidArgument,
-                "first_requested_at",
             ),
         ];
         for (request, caller, kind, text) in bad {

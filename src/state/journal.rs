@@ -13,8 +13,8 @@
 //! memory; the next append starts a new segment with those totals, so that no count is lost and
 //! only the text of the events in between is.
 //!
-//! Every line has a [`checksum`], which the first line says of the segment. Of a segment with lines
-//! that do not fit theirs the others are kept and written anew, and the file as it was is set aside.
+//! Every line has a [`checksum`]. Of a segment with lines that do not fit theirs the others are kept and
+//! written anew, and the file as it was is set aside.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -27,13 +27,10 @@ use serde::{Deserialize, Serialize};
 use lrs_host::files::at;
 
 use super::checksum::{self, Checked};
-use super::{Damage, StateError, aside, record};
+use super::{Damage, FORMAT, StateError, aside, record};
 use crate::core::event::Event;
 use crate::core::history::KeptEvents;
 use crate::core::history_state::HistoryState;
-
-/// Format of the segments this daemon writes and reads.
-const VERSION: u32 = 1;
 
 /// Events kept in memory for `events --since` and `why`.
 pub const EVENTS_KEPT: usize = 4096;
@@ -50,16 +47,14 @@ const MAX_SEGMENT_READ: u64 = 64 << 20;
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Header {
+    /// The [`FORMAT`].
     journal: u32,
-    /// Every line of the segment has one; earlier daemons wrote none, and pass over both.
-    #[serde(default)]
-    checksums: bool,
     standing: HistoryState,
 }
 
 impl Header {
     fn of(standing: HistoryState) -> Header {
-        Header { journal: VERSION, checksums: true, standing }
+        Header { journal: FORMAT, standing }
     }
 }
 
@@ -242,16 +237,28 @@ fn line_of<T: Serialize>(object: &T) -> Result<Vec<u8>, StateError> {
     Ok(line)
 }
 
-/// The object in a line without its end; `None`: it is not as lrsd wrote it.
-fn object_in<T: DeserializeOwned>(line: &[u8], checksums: bool) -> Option<T> {
+/// The object in a line without its end; `None`: it is not as lrsd wrote it. A key that is not known is
+/// a newer daemon's.
+fn object_in<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     match checksum::check(line) {
-        // A key that is not known is of a newer daemon's.
-        Checked::Fits(object) => record::known(&object).ok().map(|(object, _)| object),
-        Checked::Absent if !checksums => {
-            record::known(line).ok().filter(|(_, unknown)| unknown.is_empty()).map(|(it, _)| it)
-        }
+        Checked::Fits(object) => serde_json::from_slice(&object).ok(),
         Checked::Absent | Checked::Differs => None,
     }
+}
+
+/// The format that the first line of a segment names; `None`: it names none.
+fn format_of(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Head {
+        journal: u64,
+    }
+    let object = match checksum::check(line) {
+        Checked::Fits(object) => object,
+        // Another format may have none.
+        Checked::Absent => line.to_owned(),
+        Checked::Differs => return None,
+    };
+    serde_json::from_slice::<Head>(&object).ok().map(|head| head.journal)
 }
 
 /// What can be read of one segment.
@@ -269,7 +276,7 @@ struct Segment {
 /// # Errors
 /// It could not be read, and may be whole.
 fn read_segment(path: &Path, before: Option<&HistoryState>) -> Result<Segment, StateError> {
-    let header = Header { checksums: false, ..Header::of(before.cloned().unwrap_or_default()) };
+    let header = Header::of(before.cloned().unwrap_or_default());
     let mut segment = Segment { header, events: Vec::new(), filled: (0, 0), damage: None };
     let text = match super::files::read_up_to(path, MAX_SEGMENT_READ) {
         Ok(text) => text,
@@ -281,19 +288,20 @@ fn read_segment(path: &Path, before: Option<&HistoryState>) -> Result<Segment, S
     };
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut damage = Vec::new();
-    match lines.next().map(|line| object_in::<Header>(line, false)) {
-        Some(Some(header)) if header.journal == VERSION => segment.header = header,
-        Some(Some(header)) => {
-            let found = header.journal;
-            segment.damage = Some(format!("is of format {found}, this lrsd reads {VERSION}"));
-            return Ok(segment);
-        }
-        Some(None) => damage.push("begins with a line that is no header".to_owned()),
+    match lines.next() {
         None => damage.push("is empty".to_owned()),
+        Some(line) => match (format_of(line), object_in(line)) {
+            (Some(format), _) if format != u64::from(FORMAT) => {
+                segment.damage = Some(record::other_format(format));
+                return Ok(segment);
+            }
+            (_, Some(header)) => segment.header = header,
+            (_, None) => damage.push("begins with a line that is no header".to_owned()),
+        },
     }
     let mut lost = 0u32;
     for line in lines {
-        match object_in::<Event>(line, segment.header.checksums) {
+        match object_in::<Event>(line) {
             Some(event) => {
                 if event.seq >= segment.began() {
                     segment.filled.0 += 1;

@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 
 pub mod aside;
 pub mod checksum;
-mod format1;
-mod format2;
 pub mod journal;
 pub mod record;
 
@@ -36,7 +34,13 @@ use crate::core::task::Task;
 use aside::SetAside;
 use journal::Journal;
 use lrs_host::files::at;
-use record::{ReservationRecord, Stored};
+use record::ReservationRecord;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Format of the records and of the journal that this daemon writes and reads. A key that a daemon of this
+/// format may pass over, and does without where it is absent, needs no other number.
+pub const FORMAT: u32 = 1;
 
 /// A number that no other state directory of this node had.
 pub fn new_epoch() -> u32 {
@@ -210,7 +214,7 @@ impl Store {
         self.dir.join(format!("reservation-{id}.json"))
     }
 
-    fn put<T: Stored>(&self, path: &Path, record: &T) -> Result<(), StateError> {
+    fn put<T: Serialize>(&self, path: &Path, record: &T) -> Result<(), StateError> {
         files::write_atomically(path, &record::write(&self.boot_id, record)?)
     }
 
@@ -258,7 +262,7 @@ impl Store {
     }
 
     /// The record and whether it is of this boot.
-    fn read_record<T: Stored>(
+    fn read_record<T: DeserializeOwned>(
         &self,
         path: &Path,
         recovered: &mut Recovered,

@@ -130,7 +130,7 @@ fn a_full_node_is_124_and_the_command_does_not_run() {
 }
 
 #[test]
-fn waiting_rides_through_a_restart_and_keeps_its_place() {
+fn waiting_rides_through_a_restart() {
     let stopping = Failure::unavailable("lrsd is stopping");
     let fake = Fake::start(Script { admit: [stopping].into(), ..Script::default() });
     let ended = fake.run(&["run", "--wait=20s", "--", "echo", "ran"]);
@@ -138,9 +138,6 @@ fn waiting_rides_through_a_restart_and_keeps_its_place() {
     let waits = wait_ms(&fake);
     assert_eq!(waits.len(), 2);
     assert!(waits[0] <= 20_000 && waits[1] < waits[0], "{waits:?}");
-    let script = fake.script.lock().unwrap();
-    assert!(script.admitted[0].first_requested_at.is_some());
-    assert_eq!(script.admitted[0].first_requested_at, script.admitted[1].first_requested_at);
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn an_offer_goes_back_by_a_command_at_the_stop_and_at_the_removal() {
     let state = daemon.ledger();
     fs::create_dir_all(&state).unwrap();
     let offered = r#"{"version":1,"node":"node1:45454","sent":[{"memory_mib":9216,"vcores":9}],
-        "configured":{"memory_mib":8192,"vcores":8}}"#;
+        "configured":{"memory_mib":8192,"vcores":8},"era":{}}"#;
     fs::write(state.join("yarn.json"), offered).unwrap();
 
     daemon.launch();

@@ -81,7 +81,6 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 leave_unit: of["leave_unit"] == true,
                 wait_ms: number(of, "wait_ms").unwrap_or(0),
                 wait_forever: of["wait_forever"] == true,
-                first_requested_at: None,
                 ticket: text(of, "ticket"),
                 unit: text(of, "unit"),
             };

@@ -40,7 +40,6 @@ async fn admit_arrives_typed_and_is_answered() {
         ("in_place", true.into()),
         ("keep_unit", true.into()),
         ("wait_ms", Value::from(1500u16)),
-        ("first_requested_at", "1970-01-01T00:00:07.000005Z".into()),
         ("ticket", "as it came".into()),
     ]);
     let asked = tokio::spawn(async move { manager(&client, "Admit", &(0i32, options)).await });

@@ -47,7 +47,7 @@ fn a_stop_takes_back_what_the_command_offered() {
     fs::create_dir_all(&state).unwrap();
     let resource = |count: u32| serde_json::json!({"memory_mib": memory(count), "vcores": count});
     let ledger = serde_json::json!({"version": 1, "node": id, "configured": resource(configured),
-        "sent": [resource(offered)]});
+        "sent": [resource(offered)], "era": {}});
     fs::write(state.join("yarn.json"), ledger.to_string()).unwrap();
     daemon.launch();
     daemon.eventually("a first try", |daemon| {

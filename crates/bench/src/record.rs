@@ -136,7 +136,6 @@ pub struct Run {
     /// What went wrong: a task that failed, the time limit, a check that did not hold.
     pub faults: Vec<String>,
     /// What makes it doubtful, though it is complete: shown as warnings.
-    #[serde(default)]
     pub notes: Vec<String>,
     /// In the order of the suite.
     pub tasks: Vec<Task>,

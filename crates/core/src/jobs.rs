@@ -39,32 +39,20 @@ pub struct Finished {
     /// Tasks that ended.
     pub count: u64,
     /// Tasks with a main process that ended otherwise than with status 0, as far as that is known.
-    #[serde(default)]
     pub failed: u64,
-    /// Sum of the computing rates of those that had one, aged.
-    pub rate_sum: f64,
-    /// How many had one, aged.
-    pub rated: u64,
-    /// Sum of the squares of the rates; `None` in what an earlier lrsd recorded.
-    #[serde(default)]
-    pub rate_squares: Option<f64>,
+    /// The computing rates of those that had one.
+    pub rates: Aged,
     /// What tasks without a rate of their own did since they last had one together.
-    #[serde(default)]
     pub short: Spent,
     /// Which part of CPU and blocked time those with a rate waited for a disk.
-    #[serde(default)]
     pub disk: Aged,
     /// How many CPUs they wanted: used and waited for.
-    #[serde(default)]
     pub demand: Aged,
     /// How much memory they had resident, in bytes, at the most.
-    #[serde(default)]
     pub resident: Aged,
     /// How many seconds those took that got through their work.
-    #[serde(default)]
     pub seconds: Aged,
     /// When the last of these ended: how old `seconds` is.
-    #[serde(default)]
     pub last_timed: Option<WallTime>,
     /// The group of the last task that named one: of the last admitted, after a restart of the last ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,21 +64,25 @@ pub struct Finished {
 pub struct Aged {
     sum: f64,
     count: u64,
-    squares: Option<f64>,
+    squares: f64,
 }
 
 impl Aged {
     fn add(&mut self, value: f64) {
-        let mut squares = self.squares.unwrap_or_else(|| self.mean().unwrap_or(0.0) * self.sum);
         if self.count >= REMEMBERED {
             let kept = (REMEMBERED - 1) as f64 / self.count as f64;
             self.sum *= kept;
-            squares *= kept;
+            self.squares *= kept;
             self.count = REMEMBERED - 1;
         }
         self.count += 1;
         self.sum += value;
-        self.squares = Some(squares + value * value);
+        self.squares += value * value;
+    }
+
+    /// Of how many it is.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// Once there is one.
@@ -101,7 +93,7 @@ impl Aged {
     /// The standard deviation, once there are two.
     pub fn spread(&self) -> Option<f64> {
         let mean = self.mean().filter(|_| self.count > 1)?;
-        Some((self.squares? / self.count as f64 - mean * mean).max(0.0).sqrt())
+        Some((self.squares / self.count as f64 - mean * mean).max(0.0).sqrt())
     }
 }
 
@@ -156,10 +148,7 @@ impl Finished {
     pub fn add(&mut self, end: End) {
         self.count += 1;
         if let Some((rate, disk)) = self.rate_of(&end) {
-            let mut rates = self.rates();
-            rates.add(rate);
-            (self.rate_sum, self.rated, self.rate_squares) =
-                (rates.sum, rates.count, rates.squares);
+            self.rates.add(rate);
             if let Some(disk) = disk {
                 self.disk.add(disk.value());
             }
@@ -194,13 +183,9 @@ impl Finished {
         Some((rate.value(), short.disk_share()))
     }
 
-    fn rates(&self) -> Aged {
-        Aged { sum: self.rate_sum, count: self.rated, squares: self.rate_squares }
-    }
-
     /// Mean computing rate, once a task with a rate has finished.
     pub fn mean_rate(&self) -> Option<Share> {
-        self.rates().mean().map(Share::clamped)
+        self.rates.mean().map(Share::clamped)
     }
 
     /// Mean share of disk waits of those; `None`: not known.
@@ -210,7 +195,7 @@ impl Finished {
 
     /// Standard deviation of the computing rate, once two tasks with a rate have finished.
     pub fn rate_spread(&self) -> Option<f64> {
-        self.rates().spread()
+        self.rates.spread()
     }
 }
 
@@ -366,15 +351,15 @@ mod tests {
         };
         let mut hogs = Finished::default();
         hogs.add(spent(0.24, 0.0, 0.0, 0.01));
-        assert_eq!((hogs.count, hogs.rated), (1, 0), "0.25 s say nothing");
+        assert_eq!((hogs.count, hogs.rates.count()), (1, 0), "0.25 s say nothing");
         hogs.add(spent(0.24, 0.0, 0.0, 0.01));
-        assert_eq!((hogs.count, hogs.rated), (2, 1));
+        assert_eq!((hogs.count, hogs.rates.count()), (2, 1));
         assert_eq!(hogs.mean_rate().map(Share::value), Some(1.0));
         assert_eq!(hogs.short, Spent::default());
 
         let mut sleepers = Finished::default();
         (0..200).for_each(|_| sleepers.add(spent(0.001, 0.099, 0.0, 0.0)));
-        assert!((40..70).contains(&sleepers.rated) || sleepers.rated == REMEMBERED);
+        assert!((40..70).contains(&sleepers.rates.count()) || sleepers.rates.count() == REMEMBERED);
         assert!(sleepers.mean_rate().unwrap().value() < 0.02, "{sleepers:?}");
         assert_eq!(sleepers.mean_disk().map(Share::value), Some(0.0));
 
@@ -382,7 +367,7 @@ mod tests {
         let mut mixed = Finished::default();
         mixed.add(spent(0.2, 0.0, 0.0, 0.0));
         mixed.add(rated(Some(0.5)));
-        assert_eq!((mixed.rated, mixed.short.cpu), (1, 0.2));
+        assert_eq!((mixed.rates.count(), mixed.short.cpu), (1, 0.2));
     }
 
     proptest::proptest! {
@@ -419,11 +404,6 @@ mod tests {
         }
         assert!(near(finished.mean_rate().map(Share::value), 0.6), "{finished:?}");
         assert_eq!(finished.count, 1022);
-        // All that an earlier lrsd kept: a mean.
-        let mut older = Finished { count: 9, rate_sum: 4.5, rated: 9, ..Finished::default() };
-        assert_eq!(older.rate_spread(), None);
-        older.add(rated(Some(0.5)));
-        assert!(near(older.rate_spread(), 0.0), "{older:?}");
     }
 
     #[test]
@@ -442,10 +422,6 @@ mod tests {
         assert_eq!((finished.count, finished.seconds.spread()), (3, Some(10.0)));
         assert_eq!(finished.last_timed, Some(WallTime::from_unix_micros(2)));
         assert_eq!(finished.group, None);
-        // What an earlier lrsd kept has no durations, and an earlier lrsd reads what this one keeps.
-        let older = r#"{"count":2,"failed":0,"rate_sum":0.5,"rated":1,"rate_squares":0.25}"#;
-        let older: Finished = serde_json::from_str(older).unwrap();
-        assert_eq!((older.seconds.mean(), older.last_timed, older.rated), (None, None, 1));
         let kept = serde_json::to_value(finished).unwrap();
         assert_eq!(serde_json::from_value::<Finished>(kept).unwrap(), *finished);
     }

@@ -128,8 +128,7 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobKey {
     /// Its user: what one user's tasks did says nothing about another's job of that name. `None`:
-    /// not known, of tasks that an earlier lrsd recorded.
-    #[serde(default)]
+    /// not known, of a task with a damaged record.
     pub uid: Option<u32>,
     /// Name of the job.
     pub job: Label,

@@ -199,7 +199,6 @@ const WAITS_GOING_ON: f64 = 3.0;
 /// Intervals with an open split are pooled, and the pool is split as a whole when the rate is
 /// asked for: bounds and thread samples of many intervals together say more than those of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct RateMeter {
     /// Seconds, all intervals.
     elapsed: f64,
@@ -208,16 +207,16 @@ pub struct RateMeter {
     /// What the counters alone say.
     known: Split,
     /// Pressure known, one thread stands for the task.
-    #[serde(skip_serializing_if = "Pool::is_empty")]
+    #[serde(default, skip_serializing_if = "Pool::is_empty")]
     lone: Pool,
     /// Pressure known, no such thread.
-    #[serde(skip_serializing_if = "Pool::is_empty")]
+    #[serde(default, skip_serializing_if = "Pool::is_empty")]
     many: Pool,
     /// No pressure, one thread stands for the task.
-    #[serde(skip_serializing_if = "Pool::is_empty")]
+    #[serde(default, skip_serializing_if = "Pool::is_empty")]
     blind_lone: Pool,
     /// No pressure, no such thread.
-    #[serde(skip_serializing_if = "Pool::is_empty")]
+    #[serde(default, skip_serializing_if = "Pool::is_empty")]
     blind_many: Pool,
     looks: Looks,
     /// Looks since the last interval.
@@ -227,7 +226,6 @@ pub struct RateMeter {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 struct Looks {
     all: u64,
     disk: u64,
@@ -244,7 +242,6 @@ impl Looks {
 
 /// How the time of a task, or of several, was spent, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Spent {
     /// On CPUs.
     pub cpu: f64,

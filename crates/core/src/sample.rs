@@ -119,7 +119,6 @@ pub struct MemoryLimit {
 /// Counters of one task, cumulative over the life of its cgroup (own) or as its owner's
 /// cgroup has them (in place: the caller keeps the value at admission).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct TaskSample {
     /// CPU time, user + system, exited children included.
     pub cpu: Option<Duration>,

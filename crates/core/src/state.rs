@@ -105,11 +105,8 @@ pub struct Reservation {
     /// When the promise ends.
     pub expires: BootTime,
     /// Before this it is not withdrawn for others.
-    #[serde(default)]
     pub yields_from: BootTime,
-    /// A member made it: it is under a share ([`super::share`]). Records of before say nothing of it,
-    /// and are not.
-    #[serde(default)]
+    /// A member made it: it is under a share ([`super::share`]).
     pub by_member: bool,
 }
 
@@ -295,7 +292,6 @@ pub struct Totals {
     pub admitted: u64,
     pub completed: u64,
     /// Of the completed ones, those that left for a group that they made or asked for.
-    #[serde(default)]
     pub left: u64,
     pub released: u64,
     pub refused: u64,

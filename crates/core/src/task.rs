@@ -319,8 +319,7 @@ impl Task {
 
     /// Whether its group is below that of all tasks: what it uses is counted there, and weighed there.
     pub fn is_below_root(&self) -> bool {
-        // A group made below a unit that the task may not leave is not.
-        self.attachment() == Attachment::Own && self.who.stays_because.is_none()
+        self.attachment() == Attachment::Own
     }
 
     /// Whether it is left alone.

@@ -10,12 +10,10 @@ use std::time::Duration;
 use lrs_core::units::BootTime;
 use lrs_hadoop_conf::NodeId;
 use lrs_host::clock;
-use lrs_host::files::StateError;
 
 use super::agent::{Agent, Outcome, View};
 use super::client::Client;
 use super::ledger::{LedgerError, LedgerFile};
-use super::link::LinkError;
 use super::offer::{NodeMemory, SlotSize, Slots};
 use super::rmadmin::command_line;
 use super::settings::Settings;
@@ -46,16 +44,6 @@ pub enum NotGivenBack {
     Kept { node: NodeId, why: String, configured: Resource },
     #[error("whether an offer of LRS's is still in force at YARN is not known: {0}")]
     Unknown(#[from] LedgerError),
-}
-
-/// Why settings that were kept are of no use.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
-enum SettingsError {
-    #[error(transparent)]
-    State(#[from] StateError),
-    #[error("no lrs-yarn kept the settings here, and lrsd cannot be asked for them: {0}")]
-    None(LinkError),
 }
 
 /// Says of what is left behind, from what is written down.
@@ -109,25 +97,20 @@ pub(super) fn at_stop(
     take_back(agent, client, view, call, deadline, tell)
 }
 
-/// Takes back what stands when LRS is removed, from what is kept in `dir`; `ask`: the settings of an
-/// lrsd that runs, where none are kept. Answers the node of the offer; `None`: nothing stood.
+/// Takes back what stands when LRS is removed, from what is kept in `dir`. Answers the node of the
+/// offer; `None`: nothing stood.
 ///
 /// # Errors
 /// What is left behind.
-pub fn at_removal(
-    dir: &Path,
-    ask: impl FnOnce() -> Result<Settings, LinkError>,
-) -> Result<Option<NodeId>, NotGivenBack> {
+pub fn at_removal(dir: &Path) -> Result<Option<NodeId>, NotGivenBack> {
     let file = LedgerFile::in_dir(dir);
     let Some(ledger) = file.read()?.filter(|ledger| !ledger.is_clear()) else {
         return Ok(None);
     };
-    let kept = Settings::kept(dir).map_err(SettingsError::from);
-    let settings =
-        kept.and_then(|kept| kept.map_or_else(|| ask().map_err(SettingsError::None), Ok));
+    let kept = Settings::kept(dir).map_err(|error| error.to_string());
+    let settings = kept.and_then(|kept| kept.ok_or("the settings of lrs-yarn are gone".to_owned()));
     let witness = Witness::of(dir, settings.as_ref().ok());
-    let taken_back = settings.map_err(|error| error.to_string());
-    let why = match taken_back.and_then(|settings| take_back_alone(&settings, file)) {
+    let why = match settings.and_then(|settings| take_back_alone(&settings, file)) {
         Ok(()) => "the node has another id now".to_owned(),
         Err(why) => why,
     };
@@ -191,7 +174,6 @@ mod tests {
     use super::super::ledger::{Era, Ledger};
     use super::super::test_server::{Answer, Server};
     use super::*;
-    use crate::settings::{OfferBy, defaults};
 
     const SITE: Resource = Resource { memory_mib: 8192, vcores: 8 };
     const OFFER: Resource = Resource { memory_mib: 9216, vcores: 9 };
@@ -224,29 +206,34 @@ mod tests {
         std::fs::write(path("yarn-site.xml"), "<configuration/>").unwrap();
         let node_manager = Server::start(|_| Answer::status(404));
         let script = format!("cd '{}' && ls ready && echo $3 $4 >>calls", dir.path().display());
-        let mut settings = defaults();
-        let lasting = &mut settings.yarn.lasting;
-        lasting.conf_dir = dir.path().to_owned();
-        lasting.node_manager = Some(node_manager.base());
-        lasting.resource_managers = Some(Vec::new());
-        lasting.node_id = Some("node1:45454".parse().unwrap());
-        lasting.offer_by = OfferBy::Rmadmin;
-        lasting.rmadmin = ["sh", "-c", &script, "rmadmin"].map(str::to_owned).to_vec();
-        let lrsd = || at_removal(dir.path(), || Ok(settings.clone()));
-        assert!(lrsd().unwrap().is_none(), "nothing was offered");
+        let removal = || at_removal(dir.path());
+        assert!(removal().unwrap().is_none(), "nothing was offered");
 
         let file = LedgerFile::in_dir(dir.path());
         let ledger = Ledger::new("node1:45454".parse().unwrap(), SITE);
         file.write(&ledger.about_to_send(OFFER, Era::default())).unwrap();
-        let left = at_removal(dir.path(), || Err(LinkError::Away)).unwrap_err().to_string();
-        assert!(left.contains("lrsd is away"), "{left}");
+        let left = removal().unwrap_err().to_string();
+        assert!(left.contains("settings of lrs-yarn are gone"), "{left}");
         assert!(left.ends_with("yarn rmadmin -updateNodeResource node1:45454 8192 8 -1"), "{left}");
-        let left = lrsd().unwrap_err().to_string();
+        let mut kept: toml::Table = lrs::config::Config::default().to_toml().parse().unwrap();
+        let yarn = kept["yarn"].as_table_mut().unwrap();
+        for (key, value) in [
+            ("conf_dir", dir.path().to_str().unwrap().into()),
+            ("node_manager", node_manager.base().into()),
+            ("resource_managers", toml::Value::Array(Vec::new())),
+            ("node_id", "node1:45454".into()),
+            ("offer_by", "rmadmin".into()),
+            ("rmadmin", ["sh", "-c", &script, "rmadmin"].map(toml::Value::from).to_vec().into()),
+        ] {
+            yarn.insert(key.to_owned(), value);
+        }
+        Settings::keep(&kept.to_string(), dir.path()).unwrap();
+        let left = removal().unwrap_err().to_string();
         assert!(left.contains("ended with exit status"), "{left}");
         assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
         std::fs::write(path("ready"), "").unwrap();
         for expected in [Some("node1:45454"), None] {
-            let node = lrsd().unwrap();
+            let node = removal().unwrap();
             assert_eq!(node.as_ref().map(NodeId::as_str), expected);
             assert_eq!(std::fs::read_to_string(path("calls")).unwrap(), "8192 8\n");
         }

@@ -71,16 +71,12 @@ pub struct Ledger {
     sent: Vec<Resource>,
     /// Which managers were there when the newest was sent or, before that, when `configured` was
     /// first seen.
-    #[serde(default)]
     era: Era,
     /// Since when the configured value is back.
-    #[serde(default)]
     given_back: Option<WallTime>,
     /// Under which managers the node was seen DECOMMISSIONING.
-    #[serde(default)]
     decommissioning: Option<Era>,
     /// What the node has by itself, where others set `configured` to less.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     lowered_from: Option<Resource>,
 }
 
@@ -296,10 +292,18 @@ impl LedgerFile {
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let reason = match serde_json::from_slice::<Ledger>(&bytes) {
-            Ok(ledger) if ledger.version == VERSION => return Ok(Some(ledger)),
-            Ok(ledger) => format!("version {} instead of {VERSION}", ledger.version),
-            Err(error) => error.to_string(),
+        /// What a ledger of any version has.
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
+        }
+        let of_head = serde_json::from_slice::<Head>(&bytes);
+        let reason = match (of_head, serde_json::from_slice(&bytes)) {
+            (Ok(head), _) if head.version != VERSION => {
+                format!("version {} and not {VERSION}, so of another lrs-yarn", head.version)
+            }
+            (_, Ok(ledger)) => return Ok(Some(ledger)),
+            (_, Err(error)) => error.to_string(),
         };
         let aside = self.0.with_extension("json.damaged");
         std::fs::rename(&self.0, &aside).map_err(|source| StateError {
@@ -499,12 +503,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("yarn.json");
         let file = LedgerFile::in_dir(dir.path());
-        let newer = r#"{"version":2,"node":"n:1","configured":{"memory_mib":1,"vcores":1},
-            "sent":[]}"#;
+        let newer = r#"{"version":2,"nodes":[]}"#;
         for damaged in ["", "{", "[]", "{\"version\":1}", newer] {
             std::fs::write(&path, damaged).unwrap();
             let error = file.read().unwrap_err().to_string();
             assert!(error.contains("yarn.json.damaged"), "{error}");
+            assert_eq!(error.contains("version 2"), damaged == newer, "{error}");
             assert!(error.contains("-updateNodeResource NODE_ID MEMORY_MB VCORES -1`"), "{error}");
             assert!(error.contains("decommissioned") && error.contains("restart its"), "{error}");
             assert!(!path.exists());

@@ -22,8 +22,7 @@
 //! once lrsd is back. After a crash or a kill the next lrs-yarn goes on from the ledger.
 //!
 //! `lrs-yarn --give-back` needs no lrsd: the ledger names the node and its own figure, and the
-//! settings that lrsd had are kept beside it (`settings.toml`). Where there are none yet (a ledger that
-//! an lrsd before this program left) lrsd is asked; if that does not run either, the operator gets
+//! settings that lrsd had are kept beside it (`settings.toml`). Where those are gone the operator gets
 //! the command.
 //!
 //! What is deliberately absent: an over-commit timeout other than -1 (any other makes YARN kill
@@ -48,7 +47,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use link::{Link, LinkError, LrsdState};
+use link::{Link, LrsdState};
 use settings::{Lasting, Settings};
 
 pub mod agent;
@@ -305,12 +304,7 @@ fn give_back(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let _lock = lock(arguments)?;
-    let ask = || -> Result<Settings, LinkError> {
-        let runtime = spare::for_runtime()
-            .and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build());
-        runtime.map_err(|_| LinkError::Away)?.block_on(link::settings(&arguments.socket))
-    };
-    if let Some(node) = give_back::at_removal(&arguments.state_dir, ask)? {
+    if let Some(node) = give_back::at_removal(&arguments.state_dir)? {
         say(&format!("YARN: {node} has its configured resource back"));
     }
     Ok(())

@@ -113,7 +113,7 @@ async fn follow_once(
                 }
                 let read = Arc::new(Settings::from_toml(&toml)?);
                 if let Err(error) = Settings::keep(&toml, state_dir) {
-                    tracing::warn!(%error, "the offer cannot be given back without lrsd: {error}");
+                    tracing::warn!(%error, "the offer cannot be given back once lrs-yarn has ended: {error}");
                 }
                 known = toml;
                 if logged.take().is_some() {
@@ -143,16 +143,6 @@ async fn within<T>(
     let answer =
         tokio::time::timeout(ANSWER_WITHIN, call).await.map_err(|_| LinkError::TimedOut)?;
     Ok(answer?.into_inner())
-}
-
-/// Asks lrsd for its settings, once.
-///
-/// # Errors
-/// It does not answer with any.
-pub async fn settings(endpoint: &Endpoint) -> Result<Settings, LinkError> {
-    let mut connection = client::connect(endpoint, USER_AGENT).await?;
-    let answer = within(connection.get_config(proto::GetConfigRequest {})).await?;
-    Ok(Settings::from_toml(&answer.toml)?)
 }
 
 /// The calls to lrsd; played in tests. They block.

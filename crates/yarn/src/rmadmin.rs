@@ -6,7 +6,7 @@
 //! shown when it fails.
 //!
 //! Limit: a process that another program starts for the command is not in that group. A command that
-//! begins with `systemd-run` is killed and the unit with the JVM runs on; lrsd warns of such a command.
+//! begins with `systemd-run` is killed and the unit with the JVM runs on; lrs-yarn's user may start no unit anyway.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};

@@ -53,13 +53,12 @@ fn without_an_offer_nothing_is_given_back_and_a_remaining_one_is_reported() {
     let state = dir.path().join("state");
     std::fs::create_dir(&state).unwrap();
     assert_eq!(give_back(), (Some(0), String::new()));
-    // As an lrsd before lrs-yarn left it.
     let ledger = r#"{"version":1,"node":"node1:45454","sent":[{"memory_mib":9216,"vcores":9}],
         "configured":{"memory_mib":8192,"vcores":8},"era":{"resource_manager":1,"node_manager":null},
         "given_back":null,"decommissioning":null}"#;
     std::fs::write(state.join("yarn.json"), ledger).unwrap();
     let (code, text) = give_back();
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("lrsd cannot be asked"), "{text}");
+    assert!(text.contains("settings of lrs-yarn are gone"), "{text}");
     assert!(text.contains("yarn rmadmin -updateNodeResource node1:45454 8192 8 -1"), "{text}");
 }

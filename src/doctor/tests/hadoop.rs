@@ -174,9 +174,6 @@ fn what_lrs_yarn_lacks_is_reported() {
     let by_hand = with(hadoop(&[]), |facts| facts.services.unit = None);
     let report = report(&by_hand, on);
     assert!(report.checks.iter().all(|check| check.id != "yarn.service"), "{report:?}");
-    let old = "rmadmin = [\"/usr/bin/systemd-run\", \"--wait\", \"yarn\", \"rmadmin\"]\n";
-    let check = check(&hadoop(&[]), &format!("{on}{old}"), "config");
-    assert!(check.remedy.unwrap().contains("begins with systemd-run"));
 }
 
 #[test]

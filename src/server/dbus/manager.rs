@@ -71,16 +71,12 @@ struct AdmitOptions {
     leave_unit: bool,
     wait_ms: u64,
     wait_forever: bool,
-    /// Of earlier clients; see the proto.
-    first_requested_at: Option<String>,
     ticket: Option<String>,
     unit: Option<String>,
 }
 
 impl AdmitOptions {
     fn request(self, pid: i32) -> Result<proto::AdmitRequest, CommandError> {
-        let first_requested_at =
-            self.first_requested_at.map(|text| time_of("first_requested_at", &text));
         Ok(proto::AdmitRequest {
             pid,
             name: self.name,
@@ -95,7 +91,6 @@ impl AdmitOptions {
             wait_ms: self.wait_ms,
             wait_forever: self.wait_forever,
             unit: self.unit,
-            first_requested_at: first_requested_at.transpose()?,
             ticket: self.ticket,
         })
     }
@@ -297,11 +292,10 @@ impl Manager {
     /// refused from a caller in another pid namespace than lrsd's. Options:
     /// name, job, kind, group (s), priority (i), reservation (s), in_place (b), wait_ms (t),
     /// wait_forever (b), ticket (s): of ListQueue, to keep the place in the queue over a restart of
-    /// lrsd; first_requested_at (s, RFC 3339): of earlier clients, passed over; unit (s): with pid 0,
-    /// a running service or scope of systemd's, in place; keep_unit (b): leave the unit of systemd's that
-    /// it is in only if nothing is lost by it, as lrsctl run does; leave_unit (b): leave it, or for
-    /// an admin the group of another manager, whatever is lost. A wait ends when the caller
-    /// leaves the bus. AlreadyExists has the task's id as its second argument.
+    /// lrsd; unit (s): with pid 0, a running service or scope of systemd's, in place; keep_unit (b): leave
+    /// the unit of systemd's that it is in only if nothing is lost by it, as lrsctl run does; leave_unit
+    /// (b): leave it, or for an admin the group of another manager, whatever is lost. A wait ends when the
+    /// caller leaves the bus. AlreadyExists has the task's id as its second argument.
     #[zbus(out_args("id", "task"))]
     async fn admit(
         &self,

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::jobs::Finished;
+use crate::jobs::{End, Finished};
 use crate::model::{Label, Labels};
 use crate::state::{Need, Patience, Policy, Request, Restored};
 use crate::step::{Input, Job, Last, Step};
@@ -21,7 +21,11 @@ fn shaper(order: QueueOrder, rates: &[(&str, f64)]) -> Shaper {
         order,
         ..Policy::simulated()
     };
-    let finished = |rate| Finished { count: 1, rate_sum: rate, rated: 1, ..Finished::default() };
+    let finished = |rate| {
+        let mut finished = Finished::default();
+        finished.add(End { rate: Some(rate), ..End::default() });
+        finished
+    };
     let jobs = rates.iter().map(|(job, rate)| (key(job), finished(*rate))).collect();
     Shaper::new(policy, 1, Restored { jobs, ..Restored::default() })
 }

@@ -305,7 +305,7 @@ fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
         shaper.completed(vec![(id, last)], at(100));
     }
     let (_, running, finished) = shaper.jobs().iter().next().unwrap();
-    assert_eq!((running, finished.count, finished.rated), (0, 2, 1));
+    assert_eq!((running, finished.count, finished.rates.count()), (0, 2, 1));
 }
 
 #[test]
@@ -329,7 +329,11 @@ fn a_task_shorter_than_a_cycle_has_its_figures_in_the_history_and_for_its_job() 
         let mut ends = step.events.into_iter();
         completed.extend(ends.find(|event| event.kind == EventKind::Completed));
         let finished = shaper.jobs().iter().next().unwrap().2.clone();
-        assert_eq!(finished.rated, u64::from(end == 2), "0.2 s say too little, twice that enough");
+        assert_eq!(
+            finished.rates.count(),
+            u64::from(end == 2),
+            "0.2 s say too little, twice that enough"
+        );
     }
     assert_eq!(completed.len(), 2);
     let inputs = &completed[0].inputs;

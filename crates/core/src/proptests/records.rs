@@ -195,7 +195,9 @@ fn meter() -> impl Strategy<Value = RateMeter> {
             serde_json::from_value(json!({
                 "elapsed": f64::from(elapsed) / 8.0,
                 "cpu": f64::from(cpu) / 8.0,
+                "known": {"asleep": f64::from(cpu) / 8.0, "disk": 0.0, "preempted": 0.5},
                 "looks": {"all": looks, "disk": 1, "asleep": looks / 2},
+                "recent": {"all": 0, "disk": 0, "asleep": 0},
                 "ambiguous": ambiguous,
             }))
             .unwrap()

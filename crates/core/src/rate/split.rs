@@ -7,7 +7,6 @@ use crate::units::Share;
 
 /// Seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Split {
     /// Blocked, no disk involved.
     pub(super) asleep: f64,
@@ -27,7 +26,6 @@ impl Split {
 
 /// Sums over intervals, in seconds if not documented otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Pool {
     pub(super) elapsed: f64,
     pub(super) cpu: f64,
