@@ -227,7 +227,9 @@ impl Executor<'_> {
             self.state.watcher.forget_process(key);
         }
         self.state.watcher.forget_group(id);
-        if self.state.sources_new.remove(&id).is_none() {
+        // Of one in place that came and went unread the group above counts what it used.
+        let in_place = entry.group.as_ref().is_some_and(|group| group.is_in_place());
+        if in_place || self.state.sources_new.remove(&id).is_none() {
             self.state.sources_gone.push(id);
         }
         self.state.touched.tasks.insert(id);
