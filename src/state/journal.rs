@@ -19,7 +19,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,7 +28,7 @@ use lrs_host::files::at;
 use super::checksum::{self, Checked};
 use super::{Damage, StateError, aside, record};
 use crate::core::event::Event;
-use crate::core::history::KeptEvents;
+use crate::core::history::{KeptEvents, Packed};
 use crate::core::history_state::HistoryState;
 
 /// Format of the segments this daemon writes and reads.
@@ -144,7 +143,7 @@ impl Journal {
 
     fn note(&mut self, event: &Event) {
         if event.task.is_some() {
-            self.running.push(Arc::new(event.clone()));
+            self.running.push(Packed::of(event));
         }
     }
 
@@ -199,8 +198,9 @@ impl Journal {
         let mut text = line_of(&Header::of(self.standing.clone()))?;
         // The present segment stays, with what it has.
         let began = self.began;
-        for event in self.running.of_running().filter(|event| lost_some || event.seq < began) {
-            text.extend(line_of(&**event)?);
+        let running = self.running.of_running().filter(|event| lost_some || event.seq < began);
+        for event in running.filter_map(|event| event.event()) {
+            text.extend(line_of(&*event)?);
         }
         super::files::write_atomically(&path, &text)?;
         self.began = self.standing.counters.next_seq;
