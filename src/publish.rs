@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::core::event::{Event, EventKind};
 use crate::core::exit::Exit;
 pub use crate::core::history::{Ended, Page};
-use crate::core::history::{Ends, KeptEvents};
+use crate::core::history::{Ends, KeptEvents, Packed};
 use crate::core::model::{Class, TaskId};
 use crate::proto;
 use crate::units::BootTime;
@@ -148,7 +148,7 @@ impl EventRing {
     /// Adds one; where there is no room an older one goes.
     pub fn push(&self, event: Event) {
         let seq = event.seq;
-        let event = Arc::new(event);
+        let event = Packed::of(&event);
         if matches!(event.kind, EventKind::Completed | EventKind::Left | EventKind::Exit) {
             self.ended.write().unwrap_or_else(PoisonError::into_inner).note(&event);
         }
@@ -163,21 +163,28 @@ impl EventRing {
     /// The tasks that ended last, as many as events are kept, from the sequence number `from` of
     /// their ends on.
     pub fn ended(&self, from: u64) -> Vec<Ended> {
-        self.ended.read().unwrap_or_else(PoisonError::into_inner).since(from)
+        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner).since(from);
+        ended.into_iter().filter_map(Ended::unpacked).collect()
     }
 
     /// The one of them with this id.
     pub fn ended_task(&self, id: &str) -> Option<Ended> {
-        self.ended.read().unwrap_or_else(PoisonError::into_inner).of(id)
+        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner).of(id);
+        ended?.unpacked()
     }
 
     /// At most `limit` events from sequence number `from` on, up to the first one that is gone.
     pub fn read(&self, from: u64, limit: usize) -> Page {
-        self.kept().read(from, limit)
+        let page = self.kept().read(from, limit);
+        unpacked(page)
     }
 
     /// The same past those that are gone, which `lost` counts.
     pub fn read_on(&self, from: u64, limit: usize) -> Page {
+        unpacked(self.packed_on(from, limit))
+    }
+
+    fn packed_on(&self, from: u64, limit: usize) -> Page<Arc<Packed>> {
         let kept = self.kept();
         let (mut from, mut all) = (from, Page { lost: 0, events: Vec::new() });
         while all.events.len() < limit {
@@ -193,11 +200,12 @@ impl EventRing {
     /// All kept events about `id`, oldest first, and whether some are gone. [`SLOTS`] is about
     /// the number of slots, [`GUARD`] about the guard.
     pub fn about(&self, id: &str) -> (Vec<Arc<Event>>, bool) {
-        match id {
+        let (events, cut) = match id {
             SLOTS => self.kept().all(|e| e.kind.is_about_capacity() && e.task.is_none()),
             GUARD => self.kept().all(|e| e.kind == EventKind::Guard),
             _ => self.kept().about(id),
-        }
+        };
+        (events.iter().filter_map(|event| event.event()).collect(), cut)
     }
 
     /// Sequence number of the newest event; 0 before the first.
@@ -209,6 +217,12 @@ impl EventRing {
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
+}
+
+/// Not under the lock, which the loop waits for.
+fn unpacked(page: Page<Arc<Packed>>) -> Page {
+    let events = page.events.iter().filter_map(|event| event.event()).collect();
+    Page { lost: page.lost, events }
 }
 
 #[cfg(test)]

@@ -108,6 +108,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
             steal: Share::default(),
         }),
         root_cpu: None,
+        parents: Vec::new(),
         memory: Some(Memory::of_node(Bytes(8 << 30), Bytes(16 << 30))),
         memory_full: None,
         swap_growth: None,

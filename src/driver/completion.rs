@@ -216,7 +216,9 @@ impl<W: World> Executor<'_, W> {
         let contested = task.is_contested();
         let Some(mut entry) = self.forget_entry(id, task.who.process) else { return };
         self.state.world.unwatch(id, std::mem::take(&mut entry.watched).into_values());
-        if self.state.sources_new.remove(&id).is_none() {
+        // Of one in place that came and went unread the group above counts what it used.
+        let in_place = entry.group.as_ref().is_some_and(|group| group.is_in_place());
+        if in_place || self.state.sources_new.remove(&id).is_none() {
             self.state.sources_gone.push(id);
         }
         self.state.touched.tasks.insert(id);

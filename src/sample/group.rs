@@ -31,7 +31,7 @@ const RESIDENT_STEP: usize = 8;
 /// Everything kept for one task.
 #[derive(Debug)]
 pub(super) struct GroupReader {
-    dirs: GroupDirs,
+    pub(super) dirs: GroupDirs,
     cpu: Option<(KeptFile, CpuForm)>,
     io: Option<KeptFile>,
     /// Bytes read and written at the last reading.

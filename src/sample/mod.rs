@@ -27,13 +27,14 @@ use crate::units::{Bytes, ProcessRef};
 
 mod group;
 mod node;
+mod parents;
 mod sampler;
 mod threads;
 mod tree;
 
 pub use crate::core::sample::{
-    CpuTimes, DiskBytes, MemoryLimit, MemorySample, NodePressure, NodeSample, Sample, TaskPressure,
-    TaskSample, ThreadCounters, ThreadLook,
+    CpuTimes, DiskBytes, MemoryLimit, MemorySample, NodePressure, NodeSample, ParentSample, Sample,
+    TaskPressure, TaskSample, ThreadCounters, ThreadLook,
 };
 pub use node::cpus::{CpuReader, CpuReading, QuotaDirs};
 pub use sampler::Sampler;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::group::{Context, GroupReader};
 use super::node::NodeReader;
+use super::parents::Parents;
 use super::tree::{ProcessTable, TreeReader};
 use super::{
     NodeSample, ReportedFiles, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook,
@@ -23,6 +24,7 @@ pub struct Sampler {
     descriptors: Descriptors,
     node: NodeReader,
     tasks: BTreeMap<TaskId, TaskReader>,
+    parents: Parents,
     buffer: Vec<u8>,
     reported: ReportedFiles,
 }
@@ -45,6 +47,7 @@ impl Sampler {
             descriptors: Descriptors::new(settings.kept_files),
             node: NodeReader::new(&settings),
             tasks: BTreeMap::new(),
+            parents: Parents::default(),
             buffer,
             reported: ReportedFiles::default(),
             settings,
@@ -53,8 +56,11 @@ impl Sampler {
 
     /// Begins to read a task. Watching one that is watched already starts it anew.
     pub fn watch(&mut self, id: TaskId, source: TaskSource) {
+        self.forget(id);
         let reader = match source {
             TaskSource::Group(dirs) => {
+                let root = self.settings.quota_dirs.first().map(|root| root.usage.as_path());
+                self.parents.enter(id, &dirs, root);
                 TaskReader::Group(Box::new(GroupReader::new(dirs, id.number)))
             }
             TaskSource::Processes(main) => TaskReader::Tree(Box::new(TreeReader::new(main))),
@@ -65,7 +71,9 @@ impl Sampler {
     /// Stops reading a task and closes its files. Unknown ids are fine: the task may have
     /// ended before it was watched.
     pub fn forget(&mut self, id: TaskId) {
-        self.tasks.remove(&id);
+        if let Some(TaskReader::Group(group)) = self.tasks.remove(&id) {
+            self.parents.leave(id, &group.dirs);
+        }
     }
 
     /// How many tasks are watched.
@@ -139,6 +147,14 @@ impl Sampler {
                 *problem = format!("task {id}: {problem}");
             }
         }
+        node.parents = self.parents.read(&mut Context {
+            proc: &self.settings.proc,
+            page_size: self.settings.page_size,
+            descriptors: &self.descriptors,
+            buffer: &mut self.buffer,
+            problems: &mut problems,
+            reported: &mut self.reported,
+        });
         if problems.len() > MOST_PROBLEMS {
             let more = problems.len() - MOST_PROBLEMS;
             problems.truncate(MOST_PROBLEMS);

@@ -17,9 +17,8 @@
 //! written anew, and the file as it was is set aside.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,7 +28,7 @@ use lrs_host::files::at;
 use super::checksum::{self, Checked};
 use super::{Damage, FORMAT, StateError, aside, record};
 use crate::core::event::Event;
-use crate::core::history::KeptEvents;
+use crate::core::history::{KeptEvents, Packed};
 use crate::core::history_state::HistoryState;
 
 /// Events kept in memory for `events --since` and `why`.
@@ -42,8 +41,9 @@ const SEGMENT_EVENTS: usize = EVENTS_KEPT;
 /// Or after so many bytes of events; ordinary ones have about 350.
 const SEGMENT_BYTES: usize = 4 << 20;
 
-/// No line is longer; guards recovery against a file that is something else.
-const MAX_SEGMENT_READ: u64 = 64 << 20;
+/// No line is longer; guards recovery against a file that is something else. A segment may be of any
+/// length: with 10,000 tasks that run it begins with 10 MB of their events.
+const MAX_LINE: u64 = 64 << 20;
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Header {
@@ -138,7 +138,7 @@ impl Journal {
 
     fn note(&mut self, event: &Event) {
         if event.task.is_some() {
-            self.running.push(Arc::new(event.clone()));
+            self.running.push(Packed::of(event));
         }
     }
 
@@ -193,8 +193,9 @@ impl Journal {
         let mut text = line_of(&Header::of(self.standing.clone()))?;
         // The present segment stays, with what it has.
         let began = self.began;
-        for event in self.running.of_running().filter(|event| lost_some || event.seq < began) {
-            text.extend(line_of(&**event)?);
+        let running = self.running.of_running().filter(|event| lost_some || event.seq < began);
+        for event in running.filter_map(|event| event.event()) {
+            text.extend(line_of(&*event)?);
         }
         super::files::write_atomically(&path, &text)?;
         self.began = self.standing.counters.next_seq;
@@ -261,6 +262,11 @@ fn format_of(line: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Head>(&object).ok().map(|head| head.journal)
 }
 
+/// A line without its end.
+fn content(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\n").unwrap_or(line)
+}
+
 /// What can be read of one segment.
 struct Segment {
     header: Header,
@@ -278,17 +284,24 @@ struct Segment {
 fn read_segment(path: &Path, before: Option<&HistoryState>) -> Result<Segment, StateError> {
     let header = Header::of(before.cloned().unwrap_or_default());
     let mut segment = Segment { header, events: Vec::new(), filled: (0, 0), damage: None };
-    let text = match super::files::read_up_to(path, MAX_SEGMENT_READ) {
-        Ok(text) => text,
+    let mut file = match super::files::open(path) {
+        Ok(file) => file,
         Err(error) if error.is_objection() => {
             segment.damage = Some(error.to_string());
             return Ok(segment);
         }
         Err(error) => return Err(error),
     };
-    let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let mut next_line = || -> Result<Option<Vec<u8>>, StateError> {
+        let mut line = Vec::new();
+        let read = (&mut file).take(MAX_LINE).read_until(b'\n', &mut line);
+        read.map_err(|error| at(path, "read", error))?;
+        Ok((!line.is_empty()).then_some(line))
+    };
     let mut damage = Vec::new();
-    match lines.next() {
+    let first = next_line()?;
+    let mut is_torn = first.as_ref().is_some_and(|line| !line.ends_with(b"\n"));
+    match first.as_deref().map(content) {
         None => damage.push("is empty".to_owned()),
         Some(line) => match (format_of(line), object_in(line)) {
             (Some(format), _) if format != u64::from(FORMAT) => {
@@ -300,8 +313,9 @@ fn read_segment(path: &Path, before: Option<&HistoryState>) -> Result<Segment, S
         },
     }
     let mut lost = 0u32;
-    for line in lines {
-        match object_in::<Event>(line) {
+    while let Some(line) = next_line()? {
+        is_torn = !line.ends_with(b"\n");
+        match object_in::<Event>(content(&line)) {
             Some(event) => {
                 if event.seq >= segment.began() {
                     segment.filled.0 += 1;
@@ -309,12 +323,12 @@ fn read_segment(path: &Path, before: Option<&HistoryState>) -> Result<Segment, S
                 }
                 segment.events.push(event);
             }
-            None => lost += 1,
+            None => lost += u32::from(!content(&line).is_empty()),
         }
     }
     if lost > 0 {
         damage.push(format!("has {lost} lines that are no events, or were changed; they are lost"));
-    } else if !text.ends_with(b"\n") {
+    } else if is_torn {
         // The event is whole, but the next one must not be glued to it.
         damage.push("ends in the middle of a line".to_owned());
     }

@@ -449,6 +449,26 @@ fn events_of_running_tasks_outlive_every_segment() {
 }
 
 #[test]
+fn a_long_segment_is_read_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let files = fs::read_dir(dir.path().join("state")).unwrap().flatten();
+    let mut paths = files.map(|file| file.path());
+    let path = paths.find(|path| path.extension().is_some_and(|end| end == "jsonl")).unwrap();
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    let mut long = event(1, EventKind::Promoted, Some(id(1)));
+    long.reason = Some("x".repeat(4 << 20));
+    for seq in 1..=17 {
+        long.seq = seq;
+        let line = checksum::add(serde_json::to_vec(&long).unwrap());
+        std::io::Write::write_all(&mut file, &[&line[..], b"\n"].concat()).unwrap();
+    }
+    let (store, recovered) = open(dir.path());
+    assert!(!recovered.history_damaged);
+    assert_eq!((recovered.events.len(), store.standing().counters.next_seq), (17, 18));
+}
+
+#[test]
 fn full_segments_make_way() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());

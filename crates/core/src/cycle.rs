@@ -22,7 +22,7 @@ use super::guard::{Signals, Turn};
 use super::memory::{Memory, Room};
 use super::probe::{Formula, Progress, Verdict, slots_carried};
 use super::rate::NodeRates;
-use super::sample::NodeSample;
+use super::sample::{NodeSample, ParentSample};
 use super::shaper::Shaper;
 use super::state::Totals;
 use super::task::Task;
@@ -37,6 +37,8 @@ pub struct Measured {
     pub cpu: Option<CpuShares>,
     /// CPU time that the LRS root group used in it.
     pub root_cpu: Option<Duration>,
+    /// The groups right above tasks in place.
+    pub parents: Vec<ParentSample>,
     /// Memory for tasks.
     pub memory: Option<Memory>,
     /// Share of the cycle in which all tasks stalled for memory.
@@ -53,6 +55,7 @@ impl Measured {
             cpus: UsableCpus::of(node),
             cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
             root_cpu: rates.root_cpu,
+            parents: node.parents.clone(),
             memory: Memory::of(node.memory, &node.memory_limits),
             memory_full: rates.pressure.and_then(|pressure| pressure.memory_full),
             swap_growth: rates.swap_growth,

@@ -304,7 +304,7 @@ impl Shaper {
                 if task.counts.baseline.is_none() {
                     (read, written) = (sample.read.or(read), sample.written.or(written));
                 }
-                self.usage.add(task.is_below_root(), task.counts.grown_to(&sample));
+                self.usage.add(id, task.is_below_root(), task.counts.grown_to(&sample));
                 task.counts.finish(now.boot, sample, self.cpus);
             }
             let away = last == Last::Away;

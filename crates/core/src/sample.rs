@@ -1,6 +1,8 @@
 //! One reading of the node and of every task, as data: counters as read, all at one moment.
 //! Turning two of them into rates is [`crate::rate`].
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +38,8 @@ pub struct NodeSample {
     /// CPU time of the LRS root group and all below it, cumulative; `None` also where there is no such
     /// group (observe mode) or its hierarchy counts none.
     pub root_cpu: Option<Duration>,
+    /// The groups right above tasks in place.
+    pub parents: Vec<ParentSample>,
     /// Bytes read and written by whole disks since boot.
     pub disk: Option<DiskBytes>,
     /// Stall totals of /proc/pressure.
@@ -46,6 +50,20 @@ pub struct NodeSample {
     pub memory_limits: Vec<MemoryLimit>,
     /// What could not be read, one sentence each.
     pub problems: Vec<String>,
+}
+
+/// A group of another owner, right above groups of tasks in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentSample {
+    /// Its directory.
+    pub group: Arc<Path>,
+    /// CPU time of it and all below, cumulative.
+    pub cpu: Duration,
+    /// Tasks that were in it at any time since the reading before, and the names of their groups.
+    pub tasks: Vec<(TaskId, Arc<OsStr>)>,
+    /// Groups right in it that are no task's, by name. `None`: processes are in it beside groups, or it
+    /// cannot be read.
+    pub others: Option<Vec<Arc<OsStr>>>,
 }
 
 /// A CPU quota above the tasks (`cpu.max`; v1 `cpu.cfs_quota_us`).

@@ -399,12 +399,13 @@ impl Shaper {
             Input::Resume => self.resume(now),
             Input::Configure(policy) => self.set_policy(policy, now),
             Input::Tick => self.expire(now),
-            Input::Cycle { node, at, tasks } => {
+            Input::Cycle { mut node, at, tasks } => {
                 self.follow_cpus(&node, now);
                 for reading in tasks {
                     self.read(at, reading);
                 }
-                self.usage.end_cycle(at, node.root_cpu, self.cpus.total());
+                let parents = std::mem::take(&mut node.parents);
+                self.usage.end_cycle(at, node.root_cpu, parents, self.cpus.total());
                 self.cycle(&node, now);
             }
             Input::Ramp { node, resident } => self.ramp(&node, resident, now),
@@ -551,7 +552,7 @@ impl Shaper {
     pub(super) fn read(&mut self, at: BootTime, reading: Reading) {
         let Reading { task, due, sample } = reading;
         if let Some(task) = self.tasks.get_mut(&task) {
-            self.usage.add(task.is_below_root(), task.counts.grown_to(&sample));
+            self.usage.add(task.id, task.is_below_root(), task.counts.grown_to(&sample));
             let id = task.id;
             if task.counts.advance(at, sample, due, self.cpus) {
                 self.step.store(Record::Task(id));

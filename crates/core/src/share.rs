@@ -22,8 +22,9 @@
 //! all tasks is frozen, or requests of before a restart are gathered; of a passive slot while the guard
 //! holds passive ones back, or found tasks beyond capacity would take it.
 //!
-//! Limits. Where a member's request is next, an admin's behind it waits with it: what is withdrawn goes to
-//! whoever is next. A user's own waiting request takes none of its reservations. Why a reservation was withdrawn is
+//! Limits. What is withdrawn goes to whoever is next. So an admin's request behind a member's of the same
+//! priority or a higher one waits with it where only reservations of admins and integrations are left; one
+//! above `slots.max_user_priority` is behind no member's. A user's own waiting request takes none of its reservations. Why a reservation was withdrawn is
 //! known of the last [`REASONS`], and is not stored: after a restart it has ended, for `why` to say how.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,7 +129,7 @@ impl Shaper {
                 continue;
             }
             let waits = waiting.entry((uid, by_member)).or_insert_with(|| match by_member {
-                true => self.queue.first_of_others(uid, true),
+                true => self.queue.first_of_others(uid),
                 false => self.next_not_by_member(uid),
             });
             let Some((wanted, for_uid)) = *waits else { continue };

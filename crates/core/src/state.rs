@@ -190,9 +190,9 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Where it is listed.
     pub fn place(&self, ticket: Ticket) -> Place {
-        let Request { priority, uid, by_member, .. } = &self.request;
+        let Request { priority, uid, .. } = &self.request;
         let (priority, uid) = (priority.unwrap_or_default(), *uid);
-        Place { priority, uid, by_member: *by_member, arrival: (self.first_requested, ticket) }
+        Place { priority, uid, arrival: (self.first_requested, ticket) }
     }
 }
 

@@ -31,8 +31,6 @@ pub(super) struct Place {
     pub priority: Priority,
     /// The user of the task that it is going to be.
     pub uid: u32,
-    /// A member asked for it.
-    pub by_member: bool,
     pub arrival: Arrival,
 }
 
@@ -67,8 +65,6 @@ type Head = (u64, Arrival, u32);
 struct User {
     turn: u64,
     waiting: BTreeSet<Arrival>,
-    /// Those of them that admins or integrations asked for.
-    not_by_members: usize,
 }
 
 impl User {
@@ -104,16 +100,14 @@ impl Turns {
     pub fn insert(&mut self, place: Place) {
         let class = self.classes.entry(Reverse(place.priority)).or_default();
         class.change(place.uid, self.granted, |user| {
-            let new = user.waiting.insert(place.arrival);
-            user.not_by_members += usize::from(new && !place.by_member);
+            user.waiting.insert(place.arrival);
         });
     }
 
     pub fn remove(&mut self, place: Place) {
         let Some(class) = self.classes.get_mut(&Reverse(place.priority)) else { return };
         class.change(place.uid, self.granted, |user| {
-            let was_there = user.waiting.remove(&place.arrival);
-            user.not_by_members -= usize::from(was_there && !place.by_member);
+            user.waiting.remove(&place.arrival);
         });
         if class.users.is_empty() {
             self.classes.remove(&Reverse(place.priority));
@@ -136,16 +130,11 @@ impl Turns {
         Some(Next { priority: *priority, uid, arrival })
     }
 
-    /// The user who is next of those that are not `uid`, and at which priority; `also_members`: not
-    /// only for what admins and integrations ask for.
-    pub fn first_of_others(&self, uid: u32, also_members: bool) -> Option<(Priority, u32)> {
-        let counts = |class: &Class, other: u32| {
-            let user = class.users.get(&other);
-            other != uid && user.is_some_and(|user| also_members || user.not_by_members > 0)
-        };
+    /// The user who is next of those that are not `uid`, and at which priority.
+    pub fn first_of_others(&self, uid: u32) -> Option<(Priority, u32)> {
         self.classes.iter().find_map(|(Reverse(priority), class)| {
             let mut uids = class.heads.iter().map(|(.., uid)| *uid);
-            Some((*priority, uids.find(|other| counts(class, *other))?))
+            Some((*priority, uids.find(|other| *other != uid)?))
         })
     }
 
@@ -214,13 +203,13 @@ mod tests {
     fn place(priority: i32, uid: u32, number: u64) -> Place {
         let since = WallTime::from_unix_micros(i64::try_from(number).unwrap());
         let arrival = (since, Ticket(number));
-        Place { priority: Priority(priority), uid, by_member: true, arrival }
+        Place { priority: Priority(priority), uid, arrival }
     }
 
     fn serve(turns: &mut Turns) -> Option<Next> {
         let first = turns.first()?;
         let Next { priority, uid, arrival } = first;
-        turns.remove(Place { priority, uid, by_member: true, arrival });
+        turns.remove(Place { priority, uid, arrival });
         turns.served(priority, uid);
         Some(first)
     }

@@ -1,8 +1,8 @@
 //! Small files, written whole or not at all, and read only where no other user could have put or
 //! changed them ([`crate::trust`]).
 
-use std::fs::OpenOptions;
-use std::io::{self, Read as _, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -115,14 +115,17 @@ pub fn remove(path: &Path) -> Result<(), StateError> {
 /// # Errors
 /// Of a file that others could have put there or changed, too.
 pub fn read(path: &Path) -> Result<Vec<u8>, StateError> {
-    read_up_to(path, MAX_RECORD_BYTES)
+    let mut bytes = Vec::new();
+    let mut file = open(path)?.take(MAX_RECORD_BYTES);
+    file.read_to_end(&mut bytes).map_err(|error| at(path, "read", error))?;
+    Ok(bytes)
 }
 
-/// The first `most` bytes of a file, as [`read`].
-pub fn read_up_to(path: &Path, most: u64) -> Result<Vec<u8>, StateError> {
-    let mut bytes = Vec::new();
-    trust::open(path, OpenOptions::new().read(true))
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
-        .map_err(|error| at(path, "read", error))?;
-    Ok(bytes)
+/// A file of any length, to be read in parts.
+///
+/// # Errors
+/// As [`read`].
+pub fn open(path: &Path) -> Result<BufReader<File>, StateError> {
+    let file = trust::open(path, OpenOptions::new().read(true));
+    file.map(BufReader::new).map_err(|error| at(path, "read", error))
 }

@@ -275,6 +275,7 @@ impl Node {
                 ..CpuTimes::default()
             }),
             root_cpu: None,
+            parents: Vec::new(),
             disk: Some(DiskBytes { read: Bytes(0), written: bytes }),
             pressure: Some(NodePressure {
                 cpu_some: Some(Duration::from_secs_f64(whole.cpu_some)),

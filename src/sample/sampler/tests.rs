@@ -1,10 +1,14 @@
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::Arc;
 
 use super::*;
 use crate::cgroup::GroupDirs;
 use crate::clock::boot_time;
+use crate::core::sample::ParentSample;
+use crate::sample::QuotaDirs;
 use crate::units::{Bytes, Pid, ProcessRef};
 
 fn id(number: u64) -> TaskId {
@@ -90,6 +94,51 @@ fn a_group_is_read_and_its_threads_only_on_demand() {
     assert_eq!(second.cpu, Some(Duration::from_nanos(2000)));
     assert_eq!(second.look(), Some(ThreadLook::Runnable));
     assert_eq!(sampler.look(&[id(1), id(9)]), [(id(1), ThreadLook::Runnable)]);
+}
+
+#[test]
+fn the_group_above_tasks_in_place_counts_what_no_reading_saw() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, owner) = (dir.path().join("lrs"), dir.path().join("owner"));
+    let mut settings = Settings::of_this_machine(100);
+    settings.quota_dirs = vec![QuotaDirs { quota: root.clone(), usage: root.clone() }];
+    let mut sampler = Sampler::new(settings).unwrap();
+    let source = |dir: &Path| {
+        let cpuacct = Some(dir.to_path_buf());
+        TaskSource::Group(GroupDirs { cpuacct, ..GroupDirs::default() })
+    };
+    for group in [root.join("a"), owner.join("b"), owner.join("stranger")] {
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join("cpuacct.usage"), "1000\n").unwrap();
+    }
+    fs::write(owner.join("cpuacct.usage"), "5000\n").unwrap();
+    fs::write(owner.join("cgroup.procs"), "").unwrap();
+    sampler.watch(id(1), source(&root.join("a")));
+    sampler.watch(id(2), source(&owner.join("b")));
+    // One that is gone before it is read.
+    sampler.watch(id(3), source(&owner.join("short")));
+    sampler.forget(id(3));
+    let named = |numbers: &[(u64, &str)]| {
+        let named = numbers.iter().map(|(number, name)| (id(*number), Arc::from(OsStr::new(name))));
+        named.collect::<Vec<_>>()
+    };
+    let parents = sampler.sample(boot_time(), &[]).node.parents;
+    let expected = ParentSample {
+        group: Arc::from(owner.as_path()),
+        cpu: Duration::from_nanos(5000),
+        tasks: named(&[(2, "b"), (3, "short")]),
+        others: Some(vec![Arc::from(OsStr::new("stranger"))]),
+    };
+    assert_eq!(parents, [expected.clone()]);
+
+    fs::write(owner.join("cgroup.procs"), "1\n").unwrap();
+    let parents = sampler.sample(boot_time(), &[]).node.parents;
+    assert_eq!(parents, [ParentSample { tasks: named(&[(2, "b")]), others: None, ..expected }]);
+
+    sampler.forget(id(2));
+    let reads = |sampler: &mut Sampler| !sampler.sample(boot_time(), &[]).node.parents.is_empty();
+    assert!((0..20).all(|_| reads(&mut sampler)), "the next task may come");
+    assert!((0..3).any(|_| !reads(&mut sampler)));
 }
 
 #[test]

@@ -4,14 +4,14 @@ use serde_json::{Map, json};
 use super::*;
 use crate::units::WallTime;
 
-fn event(seq: u64, kind: EventKind, id: Option<&str>, uid: Option<u32>) -> Arc<Event> {
+fn event(seq: u64, kind: EventKind, id: Option<&str>, uid: Option<u32>) -> Arc<Packed> {
     let mut inputs = Map::new();
     if let Some(uid) = uid {
         inputs.insert("uid".into(), json!(uid));
     }
     let task = id.map(str::to_owned);
     let (at, from, to, reason) = (WallTime::default(), None, None, None);
-    Arc::new(Event { seq, at, kind, task, from, to, reason, inputs })
+    Packed::of(&Event { seq, at, kind, task, from, to, reason, inputs })
 }
 
 fn kinds(kept: &KeptEvents, id: &str) -> Vec<EventKind> {

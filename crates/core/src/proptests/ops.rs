@@ -346,7 +346,8 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             // So is a quota above the tasks.
             let quota = (w > 0.5).then_some(4.0 * e);
             let cpus = cpus.map(|cpus| UsableCpus::new(cpus, quota));
-            let node = Measured { cpus, cpu, root_cpu: None, memory, memory_full, swap_growth };
+            let node =
+                Measured { cpus, cpu, memory, memory_full, swap_growth, ..Measured::default() };
             shaper.cycle(&node, now);
         }
         Op::Ramp { e, w, available } => {

@@ -150,6 +150,17 @@ fn reservations_of_admins_and_integrations_yield_to_no_member() {
 }
 
 #[test]
+fn an_admin_above_all_members_is_behind_none() {
+    let mut node = Node::new();
+    node.reserve(ADMIN, -1, 4, at(0));
+    node.wait(1, 0, at(10));
+    node.wait(ROOT, 0, at(11));
+    assert_eq!(node.held(ADMIN), 4, "a member is next, and the slot would be its");
+    let step = node.wait(ROOT, 1, at(12));
+    assert_eq!((granted(&step), node.held(ADMIN)), (1, 3));
+}
+
+#[test]
 fn a_lower_priority_that_waits_takes_nothing() {
     let mut node = Node::new();
     node.reserve(1, 0, 4, at(0));
