@@ -13,6 +13,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Arguments;
+use std::io::ErrorKind::{ArgumentListTooLong, InvalidInput};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -40,6 +41,8 @@ use crate::proto;
 const AHEAD: u32 = 4;
 /// Failures that the summary names.
 const NAMED: usize = 10;
+/// Characters of an argument in there.
+const SHOWN: usize = 200;
 /// How long after Ctrl-C requests may take to give up.
 const GIVE_UP: Duration = Duration::from_secs(2);
 /// How long the others wait for the first to report the slot that they would use too. An lrsd that has
@@ -215,8 +218,14 @@ impl Batch<'_> {
             let fd = std::os::fd::BorrowedFd::borrow_raw(parent);
             command.pre_exec(move || Ok(fcntl_setfd(fd, FdFlags::empty())?));
         }
-        let child = command.spawn()?;
-        self.running.push(Running { child, index, argument });
+        match command.spawn() {
+            Ok(child) => self.running.push(Running { child, index, argument }),
+            // Too long, or with a NUL in it: the others may be well.
+            Err(error) if matches!(error.kind(), ArgumentListTooLong | InvalidInput) => {
+                self.fail(index, &argument, &error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -241,16 +250,21 @@ impl Batch<'_> {
         } else if gave_up || self.interrupted {
             self.gave_up += 1;
         } else {
-            self.failed += 1;
             let how = match status.signal() {
                 Some(signal) => format!("signal {signal}"),
                 None => format!("status {}", status.code().unwrap_or_default()),
             };
-            self.name(&format!("{index} {}: {how}", printable(&argument.to_string_lossy())));
-            if !self.args.keep_going {
-                // Who waits gives up; who runs goes on to its end.
-                self.waits = None;
-            }
+            self.fail(index, argument, &how);
+        }
+    }
+
+    fn fail(&mut self, index: u64, argument: &OsStr, how: &str) {
+        self.failed += 1;
+        let shown: String = argument.to_string_lossy().chars().take(SHOWN).collect();
+        self.name(&format!("{index} {}: {how}", printable(&shown)));
+        if !self.args.keep_going {
+            // Who waits gives up; who runs goes on to its end.
+            self.waits = None;
         }
     }
 

@@ -336,6 +336,23 @@ fn offer(yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
     let known = yarn.reported.as_ref().and_then(|reported| reported.as_ref().ok());
     let own = known.and_then(|reported| reported.status.configured);
     let set = known.filter(|it| it.status.site.is_some() && it.status.site != own).and(own);
+    if let (Some(set), Some(site)) = (set, known.and_then(|reported| reported.status.site))
+        && (site.memory_mib > set.memory_mib || site.vcores > set.vcores)
+    {
+        let figure =
+            |it: crate::proto::YarnResource| format!("{} MiB, {} vcores", it.memory_mib, it.vcores);
+        return Check::warn(
+            ID,
+            format!(
+                "the node has {}, less than the {} that yarn-site.xml says: where another client \
+                 set that, to keep the node small, nothing is offered beyond it",
+                figure(set),
+                figure(site)
+            ),
+            "nothing, if it is to be so; else restart the NodeManager, or run the command in \
+             lrsctl yarn status",
+        );
+    }
     let own = own.map(|own| Bytes(own.memory_mib.saturating_mul(1 << 20)));
     let configured =
         match yarn.site.as_ref().map(|site| own.map_or_else(|| site.memory(), |own| Ok(Some(own))))

@@ -314,6 +314,8 @@ fn collect_pids(dir: &Path, pids: &mut Vec<i32>, buffer: &mut Vec<u8>, problems:
     match read_list(&path, buffer) {
         Ok(text) => pids.extend(parse::ids(text)),
         Err(error) if is_gone(&error) => return,
+        // A threaded group: its processes are listed by the domain above it (cgroup-v2.rst "Threads").
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
         Err(error) => problems.push(read_problem(&path, &error)),
     }
     // kernfs counts a link for each directory below, so a leaf is known without listing it.

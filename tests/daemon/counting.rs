@@ -2,7 +2,7 @@
 //!
 //! Tasks are shells that compute for a given time, four at once, beside a hog that is no task. What a
 //! shell used before it was a task is taken off. From the first task to the cycle after the last one all
-//! cycles are added up.
+//! cycles are added up, each as `WatchStatus` sends it.
 //!
 //! The figures of docs/performance.md: `LRS_COUNT_SECONDS=60 cargo test --release --test daemon
 //! counting -- --ignored --nocapture` as root. Without that it is a short run with a wide bound, for
@@ -11,8 +11,12 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use lrs::proto::{Node, WatchStatusRequest};
+use lrs::wire::wall_time;
+use lrs_api::client::{Endpoint, connect};
 use lrs_testbed::groups::cpu_mount;
 
 use crate::harness::{Daemon, Foreign, PATIENCE};
@@ -109,40 +113,72 @@ fn remove(group: &Path) {
     }
 }
 
+/// The node as each cycle leaves it. A command that asks takes longer than a cycle where CPUs are
+/// busy, and would miss some.
+fn watch(daemon: &Daemon) -> Receiver<Node> {
+    let endpoint = Endpoint::unix(&daemon.socket()).unwrap();
+    let (sender, receiver) = channel();
+    let watched = async move {
+        let mut lrsd = connect(&endpoint, "lrs-test").await.unwrap();
+        let stream = lrsd.watch_status(WatchStatusRequest {}).await.unwrap();
+        let mut stream = stream.into_inner();
+        // It ends with the daemon, or when no more is wanted.
+        while let Ok(Some(status)) = stream.message().await {
+            if sender.send(status.node.unwrap_or_default()).is_err() {
+                break;
+            }
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    std::thread::spawn(move || runtime.block_on(watched));
+    receiver
+}
+
 /// All cycles from one to another.
-#[derive(Default)]
 struct Cycles {
+    nodes: Receiver<Node>,
     last: Option<i64>,
-    seconds: f64,
+    cpus: f64,
     tasks: f64,
     busy: f64,
+    missed: u32,
 }
 
 impl Cycles {
-    /// Takes the last cycle, unless it was taken.
-    fn take(&mut self, daemon: &Daemon) {
-        let node = &daemon.status()["node"];
-        let Some(at) = node["sampled_at"].as_str() else { return };
-        let at = at.parse::<lrs::units::WallTime>().unwrap().unix_micros();
-        let Some(last) = self.last.replace(at) else { return };
-        if at == last {
-            return;
-        }
-        let seconds = (at - last) as f64 / 1e6;
-        let cpus = seconds * node["cores"].as_f64().unwrap();
-        let share = |name: &str| node["cpu"][name].as_f64().unwrap_or(f64::NAN);
-        self.seconds += seconds;
-        self.tasks += cpus * share("tasks");
-        self.busy += cpus * share("effective");
+    fn watch(daemon: &Daemon) -> Cycles {
+        let nodes = watch(daemon);
+        Cycles { nodes, last: None, cpus: 0.0, tasks: 0.0, busy: 0.0, missed: 0 }
     }
 
-    fn next(&mut self, daemon: &Daemon) {
-        let before = self.last;
-        daemon.eventually("a cycle", |daemon| {
-            std::thread::sleep(Duration::from_millis(100));
-            self.take(daemon);
-            (self.last != before).then_some(())
-        });
+    /// Whether it is of a cycle that was not taken yet.
+    fn take(&mut self, node: &Node) -> bool {
+        let Some(at) = &node.sampled_at else { return false };
+        let at = wall_time(at).unix_micros();
+        let last = self.last.replace(at);
+        let Some(last) = last.filter(|last| *last != at) else { return last.is_none() };
+        let seconds = (at - last) as f64 / 1e6;
+        let cpus = seconds * f64::from(node.cores);
+        let share = |share: Option<f64>| share.unwrap_or(f64::NAN);
+        let cpu = node.cpu.unwrap_or_default();
+        self.cpus += cpus;
+        self.tasks += cpus * share(cpu.tasks);
+        self.busy += cpus * share(cpu.effective);
+        self.missed += u32::from(seconds > 1.5 * node.period_ms as f64 / 1e3);
+        true
+    }
+
+    /// Takes the cycles up to the one that ends next.
+    fn next(&mut self) {
+        while let Ok(node) = self.nodes.try_recv() {
+            self.take(&node);
+        }
+        let next = |cycles: &mut Cycles| cycles.nodes.recv_timeout(PATIENCE).expect("a cycle");
+        loop {
+            let node = next(self);
+            if self.take(&node) {
+                break;
+            }
+        }
     }
 }
 
@@ -182,45 +218,44 @@ fn compare(daemon: &Daemon, groups: Groups) {
     };
     // A test must not fail for what else the machine does.
     let bound = if asked.is_some() { 0.01 } else { 0.05 };
-    eprintln!("length  tasks: status, wait4  others: status, at least  off (of the node)");
+    eprintln!(
+        "length  tasks: status, wait4  others: status, at least  off (of the node)  cycles missed"
+    );
     // Of figures all lines are wanted, also below one that is off.
     let mut faults = Vec::new();
     for &length in lengths {
         let hog = shell();
         let hog_before = schedstat(hog.id());
-        let mut cycles = Cycles::default();
-        cycles.next(daemon);
+        let mut cycles = Cycles::watch(daemon);
+        cycles.next();
         let until = Instant::now() + Duration::from_secs(asked.unwrap_or(5));
         let each = Duration::from_millis(length);
         let (used, others) = std::thread::scope(|scope| {
             let threads = [(); 4].map(|()| scope.spawn(|| tasks_of(daemon, groups, each, until)));
             let time = until.duration_since(Instant::now());
             let hog = scope.spawn(move || computes_for(hog, time) - hog_before);
-            while !threads.iter().all(|thread| thread.is_finished()) {
-                std::thread::sleep(Duration::from_millis(200));
-                cycles.take(daemon);
-            }
             let used: f64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
             (used, hog.join().unwrap())
         });
-        cycles.next(daemon);
-        cycles.next(daemon);
-        let node = cycles.seconds * daemon.status()["node"]["cores"].as_f64().unwrap();
+        cycles.next();
+        cycles.next();
+        let node = cycles.cpus;
         let found = cycles.busy - cycles.tasks;
         let off = (cycles.tasks - used) / node;
         eprintln!(
-            "{:>5.1} s  {:.3}, {:.3}  {:.3}, {:.3}  {:+.4}",
+            "{:>5.1} s  {:.3}, {:.3}  {:.3}, {:.3}  {:+.4}  {}",
             length as f64 / 1e3,
             cycles.tasks / node,
             used / node,
             found / node,
             others / node,
-            off
+            off,
+            cycles.missed
         );
         let figures = format!(
             "{length} ms: tasks {} in status, {used} for wait4, others {found} with a hog of {others}, of {node} \
-             CPU seconds",
-            cycles.tasks
+             CPU seconds; {} cycles were missed",
+            cycles.tasks, cycles.missed
         );
         let (much, close) = (used > 0.02 * node, off.abs() < bound);
         // Not a number is a fault too.

@@ -57,6 +57,16 @@ fn each_argument_is_a_task_and_failures_are_reported() {
     let (code, out, err) = ended(each(&daemon, &failing, &command).spawn().expect("lrsctl"));
     assert_eq!((code, out.lines().count()), (Some(1), 3), "{err}");
     assert!(err.contains("2 done, 1 failed") && err.contains("2 bad: status 1"), "{err}");
+    // A line that is no argument of any program costs that line.
+    let mut child = each(&daemon, &["--keep-going", "--each"], &command).spawn().expect("lrsctl");
+    let mut input = child.stdin.take().expect("a pipe");
+    let long = "x".repeat(200_000);
+    writeln!(input, "first\n{long}\nwith \0 inside\nlast").expect("lines");
+    drop(input);
+    let (code, out, err) = ended(child);
+    assert_eq!((code, out.lines().count()), (Some(1), 2), "{err}");
+    assert!(err.contains("2 done, 2 failed") && err.contains("x: Argument list too long"), "{err}");
+    assert!(err.len() < 2000, "{err}");
     daemon.eventually("no task", |daemon| daemon.tasks().is_empty().then_some(()));
 }
 

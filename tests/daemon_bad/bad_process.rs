@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -308,6 +308,19 @@ fn a_stopped_task_keeps_its_slot_and_takes_part() {
     daemon.nothing_left();
 }
 
+/// The group of a process where cgroup2 is mounted.
+fn cgroup2_group(pid: i32) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let point = fields.next()?;
+        (fields.next()? == "cgroup2").then_some(point)
+    })?;
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(Path::new(mount).join(path))
+}
+
 #[test]
 #[ignore = "needs root and cgroups"]
 fn a_task_may_make_groups_of_its_own() {
@@ -317,10 +330,18 @@ fn a_task_may_make_groups_of_its_own() {
     let below = daemon.cpu_dir(&task).join("inner");
     fs::create_dir(&below).unwrap();
     fs::write(below.join("cgroup.procs"), main.to_string()).unwrap();
+    // In cgroup2 such a group may be threaded, and lists no processes then.
+    let unified = cgroup2_group(main);
+    let threaded = unified.as_ref().map(|group| group.join("threaded"));
+    if let Some(threaded) = &threaded {
+        fs::create_dir(threaded).unwrap();
+        fs::write(threaded.join("cgroup.type"), "threaded").unwrap();
+    }
     let cycles = |daemon: &Daemon| daemon.status()["node"]["sampled_at"].clone();
     for _ in 0..3 {
         let before = cycles(&daemon);
         daemon.eventually("a cycle", |daemon| (cycles(daemon) != before).then_some(()));
+        assert_eq!(daemon.status()["warnings"], serde_json::json!([]));
     }
     assert_eq!(procs(&below), [main], "what a task does inside its group is its own");
     assert_eq!(drifts(&daemon), 0);

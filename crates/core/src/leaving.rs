@@ -220,15 +220,26 @@ fn from_manager(facts: &Facts, manager: &Manager) -> Leaving {
     if manager.apart_from_weights {
         return Leaving::LeavePartly;
     }
-    let way_out = match facts.wish {
+    // The service's own program is in there too, so that a rule would take both.
+    let shared = name.ends_with(".service") && group.ends_with(&format!("/{name}"));
+    let rule = match facts.wish {
+        _ if shared => &format!(
+            "no [[discover]] rule helps there: have {name} give each job a group of its own (Slurm: \
+             ProctrackType=proctrack/cgroup, docs/discover.md)"
+        ),
         Wish::Rule => {
             "have a rule take its group in place (attach = \"in-place\", docs/discover.md)"
         }
-        Wish::Container => "run the NodeManager in a service of systemd's (docs/yarn.md)",
-        _ => {
-            "have a [[discover]] rule take the jobs of that manager in place (docs/discover.md), run \
-             it outside of them, or, as an administrator, take it out with --leave-unit"
+        _ => "have a [[discover]] rule take the jobs of that manager in place (docs/discover.md)",
+    };
+    let way_out = match facts.wish {
+        Wish::Container => {
+            "run the NodeManager in a service of systemd's (docs/yarn.md)".to_owned()
         }
+        Wish::Rule => rule.to_owned(),
+        _ => format!(
+            "{rule}, run it outside of them, or, as an administrator, take it out with --leave-unit"
+        ),
     };
     let obstacle = match (facts.wish, obstacle(facts)) {
         (Wish::Run | Wish::Admit, Some(why)) => format!("; it cannot be a task in place: {why}"),
@@ -427,6 +438,26 @@ mod tests {
             assert!(text.contains(page), "{text}");
             let asked = matches!(wish, Wish::Run | Wish::Admit);
             assert_eq!(text.contains("--leave-unit"), asked, "{text}");
+        }
+    }
+
+    /// slurmd with proctrack/linuxproc on v2.
+    #[test]
+    fn a_refusal_in_the_group_of_the_service_itself_advises_no_rule() {
+        let name = "slurmd.service";
+        for wish in [Wish::Run, Wish::Admit, Wish::Rule] {
+            for group in [format!("/system.slice/{name}"), format!("cpu:/system.slice/{name}")] {
+                let manager = Manager { name: name.into(), group, apart_from_weights: false };
+                let Leaving::Refuse(text) =
+                    decide(&Facts { holder: Holder::Manager(manager), ..managed(wish) })
+                else {
+                    panic!("{wish:?}")
+                };
+                assert!(text.contains("no [[discover]] rule helps there"), "{text}");
+                assert!(text.contains("have slurmd.service give each job a group"), "{text}");
+                assert_eq!(text.contains("--leave-unit"), wish != Wish::Rule, "{text}");
+                assert!(!text.contains("in place (") && !text.contains("attach ="), "{text}");
+            }
         }
     }
 

@@ -224,6 +224,14 @@ fn room_for_offers_goes_by_what_the_node_has() {
         found.contains("6.0 GiB set by another client") && found.contains("room for 1 slots"),
         "{found}"
     );
+    for (memory_mib, vcores) in [(2048, 4), (2048, 16), (8192, 2), (0, 0)] {
+        let mut kept_small = reported(Some(1));
+        kept_small.status.configured = Some(proto::YarnResource { memory_mib, vcores });
+        let found = of(kept_small);
+        let figures =
+            format!("has {memory_mib} MiB, {vcores} vcores, less than the 3072 MiB, 6 vcores");
+        assert!(found.contains(&figures) && !found.contains("room for"), "{found}");
+    }
 }
 
 #[test]
