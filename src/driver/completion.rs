@@ -287,6 +287,7 @@ impl<W: World> Executor<'_, W> {
             Ok(_) if emptied == Emptied::JustNow => return false,
             // An own one that is gone is looked at like one that it left.
             Ok(Whereabouts::Inside | Whereabouts::Elsewhere | Whereabouts::GroupRemoved) => {}
+            Err(_) if emptied == Emptied::JustNow => return false,
             // It ends, or is out of sight: what follows says so.
             Err(error) => {
                 tracing::debug!(task = %id, %error, "where process {} of task {id} went is not known: {error}", process.pid);

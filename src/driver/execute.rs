@@ -288,7 +288,14 @@ impl<W: World> Executor<'_, W> {
         }
         self.core.stored_tasks().try_for_each(|task| self.state.world.put_task(task))?;
         while let Some(record) = self.state.unforgotten.first().copied() {
-            self.state.world.forget(record)?;
+            // A promise comes back when the admission that was to use it fails.
+            let is_wanted = match record {
+                Record::Task(id) => self.core.stored_task(id).is_some(),
+                Record::Reservation(id) => self.core.reservation(id).is_some(),
+            };
+            if !is_wanted {
+                self.state.world.forget(record)?;
+            }
             self.state.unforgotten.remove(&record);
         }
         Ok(())

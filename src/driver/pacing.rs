@@ -21,6 +21,8 @@ pub(super) struct Pacing {
     cpu: Duration,
     /// And when the one began in which the reading under way was asked for.
     asked: Option<Duration>,
+    /// The same of a reading that was taken in this turn.
+    taken: Option<Duration>,
     /// When the tasks were looked at for it.
     looked: BootTime,
     /// Cycles that took long.
@@ -47,11 +49,19 @@ impl Slow {
 }
 
 impl Pacing {
-    /// A turn begins, and this process has used `cpu` by now. If a reading was asked for and none is
-    /// under way, what it read was decided on and published in the turn before.
-    pub(super) fn begin_turn(&mut self, cpu: Duration, reading: bool) {
+    /// A turn begins, and this process has used `cpu` by now.
+    pub(super) fn begin_turn(&mut self, cpu: Duration) {
         self.cpu = cpu;
-        if let Some(asked) = self.asked.take_if(|_| !reading) {
+    }
+
+    /// What was read is decided and published; without effect if nothing was asked for.
+    pub(super) fn took(&mut self) {
+        self.taken = self.asked.take();
+    }
+
+    /// The turn in which that was so has ended, and this process has used `cpu` by now.
+    pub(super) fn end_turn(&mut self, cpu: Duration) {
+        if let Some(asked) = self.taken.take() {
             self.core.took(cpu.saturating_sub(asked));
         }
     }

@@ -99,8 +99,12 @@ impl<W: World> Executor<'_, W> {
         let process = admission.process;
         let Some(record) = &task.group else { return Ok(()) };
         let group = self.state.world.presumed(record);
-        let whereabouts = self.state.world.whereabouts(&group, process).map_err(cgroup_error)?;
-        if whereabouts == Whereabouts::Inside {
+        let inside = match self.state.world.whereabouts(&group, process) {
+            Ok(whereabouts) => whereabouts == Whereabouts::Inside,
+            Err(CgroupError::ProcessGone(_)) => false,
+            Err(error) => return Err(cgroup_error(error)),
+        };
+        if inside {
             let (caller, request) = (&admission.caller, &admission.request);
             return self.check_limits_of(caller, request, process, Some(&task.who.origin));
         }

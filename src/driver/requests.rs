@@ -381,11 +381,8 @@ impl<W: World> Executor<'_, W> {
     /// [`Self::reloaded`].
     pub(super) fn reload(&mut self) -> Result<Vec<String>, CommandError> {
         let invalid = |message: String| CommandError::new(ErrorKind::FailedPrecondition, message);
-        let (new, rights) = self
-            .state
-            .world
-            .load()
-            .map_err(|errors| invalid(format!("the old settings stay: {errors}")))?;
+        let new = self.state.world.load();
+        let new = new.map_err(|errors| invalid(format!("the old settings stay: {errors}")))?;
         let changed = self.state.config.changed_keys(&new);
         let frozen: Vec<_> =
             changed.iter().filter(|key| key.needs_restart).map(|key| key.key).collect();
@@ -395,9 +392,8 @@ impl<W: World> Executor<'_, W> {
                 frozen.join(", ")
             )));
         }
-        self.state
-            .world
-            .set_log(&new.daemon.log)
+        let rights = self.state.world.apply(&new);
+        let rights = rights
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
         self.state.config = new;
         self.state.rights = rights;

@@ -55,7 +55,7 @@ impl<W: World> Driver<W> {
     /// Takes what has happened, decides, carries out, publishes, and then answers.
     pub fn turn(&mut self, happened: Happened, now: Moment) {
         let Happened { ends, messages, commands, cpu } = happened;
-        self.state.pacing.begin_turn(cpu, self.state.reading);
+        self.state.pacing.begin_turn(cpu);
         // All ends of a turn together, so that no task that ended in the same instant is promoted.
         let suspects = self.with(now, |executor| executor.take_exits(&ends));
         self.with(now, |executor| executor.check_ended(&suspects));
@@ -79,7 +79,15 @@ impl<W: World> Driver<W> {
         if !executor.state.answers.is_empty() {
             executor.publish();
         }
+        if !executor.state.reading {
+            executor.state.pacing.took();
+        }
         executor.follow_ramp(now.boot);
+    }
+
+    /// A turn has ended, and this process has used `cpu` by now.
+    pub fn turned(&mut self, cpu: Duration) {
+        self.state.pacing.end_turn(cpu);
     }
 
     /// Has the executor take something that happened, and the core decide on what it noticed.
@@ -284,7 +292,7 @@ impl<W: World> Executor<'_, W> {
             Message::RootRemade => self.shape_root(),
             Message::RootShaped { result } => self.root_shaped(result),
             Message::NotRemoved { task, group, error } => {
-                tracing::debug!(%task, %error, "the cgroup of task {task}, which has ended, stays until the next cycle: {error}");
+                tracing::debug!(%task, %error, "the cgroup made for task {task} stays until the next cycle: {error}");
                 self.state.not_removed.push((task, group));
             }
             Message::UnitLooked { asking, result } => self.looked_up(*asking, result),

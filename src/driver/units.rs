@@ -69,6 +69,7 @@ impl<W: World> Executor<'_, W> {
             Subject::Unit(_) => None,
             Subject::Process(pid) => {
                 let asks = self.state.config.daemon.mode == Mode::Enforce
+                    && self.state.world.facts().systemd_runs
                     && match request.in_place {
                         true => self.state.world.may_be_in_unit(pid),
                         false => self.asks_about_unit(caller, pid),
@@ -289,6 +290,7 @@ impl<W: World> Executor<'_, W> {
     }
 }
 
+/// The answer where a unit has stopped before it was a task.
 pub(crate) fn unit_stopped(unit: &UnitName) -> CommandError {
     CommandError::new(
         ErrorKind::FailedPrecondition,

@@ -53,6 +53,8 @@ pub struct Facts {
     pub root_follows: bool,
     /// The weight of the root is systemd's to write.
     pub root_is_systemds: bool,
+    /// systemd is the init process, so it can be asked about its units.
+    pub systemd_runs: bool,
 }
 
 /// Keeps a process from being taken for another one while it lives.
@@ -285,14 +287,20 @@ pub trait Watch {
 
 /// What survives the daemon.
 pub trait Records {
+    /// Stores a task in place of its record.
+    ///
     /// # Errors
     /// It was not stored.
     fn put_task(&mut self, task: &Task) -> Result<(), StateError>;
 
+    /// Stores a promise in place of its record.
+    ///
     /// # Errors
     /// It was not stored.
     fn put_reservation(&mut self, record: &ReservationRecord) -> Result<(), StateError>;
 
+    /// Removes a record.
+    ///
     /// # Errors
     /// It is still there.
     fn forget(&mut self, record: Record) -> Result<(), StateError>;
@@ -318,15 +326,15 @@ pub trait Jobs {
 
 /// What the operator wants.
 pub trait Settings {
-    /// Reads the configuration file, and who may do what by it.
+    /// Reads the configuration file.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn load(&mut self) -> Result<(Config, Rights), String>;
+    fn load(&mut self) -> Result<Config, String>;
 
-    /// Changes the log filter.
+    /// Changes the log filter to that of `config`; answers who may do what by it.
     ///
     /// # Errors
-    /// What is wrong with it.
-    fn set_log(&mut self, directives: &str) -> Result<(), String>;
+    /// What is wrong with the filter.
+    fn apply(&mut self, config: &Config) -> Result<Rights, String>;
 }

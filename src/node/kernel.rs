@@ -24,6 +24,7 @@ impl Kernel for Node {
             capabilities: self.tree.capabilities(),
             root_follows: self.tree.root_follows(),
             root_is_systemds: self.tree.root_is_systemds(),
+            systemd_runs: self.systemd_runs,
         }
     }
 
@@ -53,7 +54,7 @@ impl Kernel for Node {
     }
 
     fn may_be_in_unit(&self, pid: Pid) -> bool {
-        crate::systemd::is_running() && process::may_be_in_unit(pid)
+        process::may_be_in_unit(pid)
     }
 
     fn surroundings(

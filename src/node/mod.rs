@@ -76,6 +76,8 @@ pub struct Node {
     ended: Vec<Ended>,
     /// Main processes that have ended and that their parents have not waited for, with their watches.
     unreaped: BTreeMap<TaskId, (ProcessRef, Key)>,
+    /// systemd is the init process.
+    systemd_runs: bool,
     /// The loop is to end.
     stop: bool,
 }
@@ -83,9 +85,10 @@ pub struct Node {
 impl Node {
     /// Waits until something happens or `timeout` is over.
     fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<Happened> {
+        // Closed, they leave the set: else they would wake the loop again.
+        self.ended.clear();
         self.watcher.wait(timeout, ready)?;
         let mut happened = Happened { cpu: crate::clock::cpu_time(), ..Happened::default() };
-        self.ended.clear();
         for ended in self.watcher.take_ended() {
             match ended.reaped {
                 true => self.reaped(&ended, &mut happened.messages),
@@ -126,7 +129,11 @@ impl Node {
 
     /// A parent has waited for a main process.
     fn reaped(&mut self, ended: &Ended, messages: &mut Vec<Message>) {
-        let Some((process, _)) = self.unreaped.remove(&ended.task) else { return };
+        let is_it = |process: &ProcessRef| process.pid == ended.pid;
+        let known = self.unreaped.get(&ended.task).is_some_and(|(process, _)| is_it(process));
+        let Some((process, _)) = known.then(|| self.unreaped.remove(&ended.task)).flatten() else {
+            return;
+        };
         // Else a kernel that does not keep the status.
         let exit = of_pidfd(ended.pidfd()).ok().flatten();
         messages.push(Message::Exit { task: ended.task, process, exit });
@@ -149,7 +156,11 @@ impl Node {
                     messages.push(Message::Exit { task, process, exit: None });
                 }
                 match self.watcher.await_reaped(ended) {
-                    Ok(key) => drop(self.unreaped.insert(task, (process, key))),
+                    Ok(key) => {
+                        if let Some((_, before)) = self.unreaped.insert(task, (process, key)) {
+                            self.watcher.forget_process(before);
+                        }
+                    }
                     Err(error) => {
                         stays_unknown(task, &error);
                         messages.extend(known(None));
@@ -247,15 +258,13 @@ impl Jobs for Node {
 }
 
 impl Settings for Node {
-    fn load(&mut self) -> Result<(Config, Rights), String> {
-        let config =
-            Config::load_trusted(&self.config_file).map_err(|errors| errors.to_string())?;
-        let rights = rights::rights(&config);
-        Ok((config, rights))
+    fn load(&mut self) -> Result<Config, String> {
+        Config::load_trusted(&self.config_file).map_err(|errors| errors.to_string())
     }
 
-    fn set_log(&mut self, directives: &str) -> Result<(), String> {
-        (self.reload_log)(directives)
+    fn apply(&mut self, config: &Config) -> Result<Rights, String> {
+        (self.reload_log)(&config.daemon.log)?;
+        Ok(rights::rights(config))
     }
 }
 

@@ -53,6 +53,7 @@ impl Driver<Node> {
             };
             let now = clock::now();
             self.turn(happened, now);
+            self.turned(clock::cpu_time());
             last_turn.ended(now.boot);
             if let Some(watchdog) = &mut watchdog {
                 watchdog.turned(now.boot);

@@ -111,6 +111,7 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
         reload_log,
         ended: Vec::new(),
         unreaped: BTreeMap::new(),
+        systemd_runs: crate::systemd::is_running(),
         stop: false,
     };
     Ok((Driver::resume(node, resumed, now), remote))

@@ -272,6 +272,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<GroupJob>, outbox: &Outbox, stoppi
                         placed.map_err(|(group, error)| {
                             // What was made for it goes at once, or later.
                             if let Err(error) = remove(tree, &group) {
+                                tracing::warn!(%task, %error, "the admission of task {task} failed, and the cgroup made for it stays until it can be removed: {error}");
                                 outbox.send(Message::NotRemoved { task, group, error });
                             }
                             error

@@ -13,7 +13,7 @@ use crate::command::{
 use crate::config::{Auto, Config};
 use crate::core::event::EventKind;
 use crate::core::history_state::HistoryState;
-use crate::core::model::{Labels, Level, TaskId};
+use crate::core::model::{Labels, Level, ReservationId, TaskId};
 use crate::core::restore::{GroupUse, Known, Observation, Restore, Verdict};
 use crate::driver::turn::Happened;
 use crate::driver::world::Kernel as _;
@@ -97,10 +97,12 @@ impl Bench {
         Bench::on(state.world.after_kill(), self.config.clone(), self.epoch + 1)
     }
 
+    /// The loop.
     pub fn driver(&mut self) -> &mut Driver<MadeUp> {
         self.driver.as_mut().unwrap()
     }
 
+    /// The node.
     pub fn world(&mut self) -> &mut MadeUp {
         self.driver().world()
     }
@@ -249,6 +251,11 @@ impl Bench {
     /// Those that wait in the groups made for them.
     pub fn parked(&mut self) -> BTreeSet<TaskId> {
         self.driver().core.all_parked().map(|task| task.id).collect()
+    }
+
+    /// The promises that the core knows.
+    pub fn promised(&mut self) -> BTreeSet<ReservationId> {
+        self.driver().core.reservations().map(|(id, _)| id).collect()
     }
 
     /// The tasks that clients see.

@@ -9,12 +9,12 @@ use super::{Bench, Fault};
 use crate::command::{Command, Wait};
 use crate::core::event::EventKind;
 use crate::proto;
-use crate::units::ProcessRef;
+use crate::units::{Pid, ProcessRef};
 
 /// Two tasks, two that wait, an end, a release, a release of one that waits, and a stop: with the processes
 /// in the order in which they are started.
-fn play(bench: &mut Bench) -> Vec<ProcessRef> {
-    let processes: Vec<_> = (0..4).map(|_| bench.world().start(MEMBER)).collect();
+fn play(bench: &mut Bench) -> [ProcessRef; 4] {
+    let processes = [(); 4].map(|()| bench.world().start(MEMBER));
     let answers: Vec<_> = processes
         .iter()
         .map(|process| {
@@ -49,6 +49,11 @@ pub fn check(bench: &mut Bench, why: &str) {
     let known: BTreeSet<_> = bench.parked().union(&shown).copied().collect();
     let stored: BTreeSet<_> = bench.world().tasks.keys().copied().collect();
     assert_eq!(known, stored, "{why}: what is known is what is stored");
+    let promised: BTreeSet<_> = bench.world().reservations.keys().copied().collect();
+    assert_eq!(bench.promised(), promised, "{why}: what is promised is what is stored");
+    for id in bench.world().watched() {
+        assert!(shown.contains(&id), "{why}: {id} is over and watched");
+    }
     let groups: Vec<String> = bench.world().own_groups().into_iter().map(str::to_owned).collect();
     for group in &groups {
         let name = group.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/')).unwrap();
@@ -121,11 +126,18 @@ fn deeds() -> usize {
     deeds
 }
 
+/// Those of the processes of the scenario.
+fn pids() -> [Pid; 4] {
+    [1001, 1002, 1003, 1004].map(|number| Pid::new(number).unwrap())
+}
+
 fn with(at: usize, fault: Fault) -> Bench {
     let mut bench = Bench::new(1, 1);
     let before = bench.world().deeds;
     bench.world().fault = Some((before + at, fault));
-    play(&mut bench);
+    let processes = play(&mut bench);
+    assert_eq!(bench.world().fault, None, "{fault:?} has happened before deed {at}");
+    assert_eq!(processes.map(|process| process.pid), pids());
     bench
 }
 
@@ -154,10 +166,8 @@ fn refused_at_every_deed_and_killed_afterwards() {
 
 #[test]
 fn a_stranger_acts_before_every_deed() {
-    let first = 1001;
     for at in 0..deeds() {
-        for number in first..first + 4 {
-            let pid = crate::units::Pid::new(number).unwrap();
+        for pid in pids() {
             for fault in [Fault::Exit(pid), Fault::Move(pid), Fault::Write(pid)] {
                 wind_up(with(at, fault), &format!("{fault:?} before deed {at}"));
             }

@@ -25,7 +25,7 @@ use crate::core::sample::{NodeSample, Sample};
 use crate::core::step::Record;
 use crate::core::task::{Halt, Task};
 use crate::driver::job::{CycleRequest, GroupJob, Job, UnitJob};
-use crate::driver::message::{CycleReport, Message, Placed};
+use crate::driver::message::{Ahead, CycleReport, Message, Placed};
 use crate::driver::turn::End;
 use crate::rights::Rights;
 use crate::state::record::ReservationRecord;
@@ -121,11 +121,16 @@ pub struct MadeUp {
     watched: BTreeMap<u64, (TaskId, Pid)>,
     /// What is stored.
     pub tasks: BTreeMap<TaskId, Task>,
+    /// The same of promises.
     pub reservations: BTreeMap<ReservationId, ReservationRecord>,
+    /// The history.
     pub events: Vec<Event>,
     /// Events that were not stored. The next segment of the journal begins with what they changed.
     unstored: Vec<Event>,
     begun: VecDeque<Job>,
+    /// How main processes ended, as far as that comes later.
+    looked_up: Vec<Message>,
+    /// What was done since it was last looked at.
     pub calls: Vec<Call>,
     /// How often each of these fails from now on.
     refused: RefCell<BTreeMap<Method, usize>>,
@@ -159,6 +164,7 @@ impl MadeUp {
     fn deed(&mut self, call: Call) -> Option<bool> {
         let fault = self.fault.filter(|(at, _)| *at == self.deeds).map(|(_, fault)| fault);
         self.deeds += 1;
+        self.fault = self.fault.filter(|_| fault.is_none());
         match fault {
             Some(Fault::Kill) => self.dead = true,
             Some(Fault::Exit(pid)) if self.processes.contains_key(&pid) => self.exit(pid, 1),
@@ -197,8 +203,8 @@ impl MadeUp {
     pub fn after_kill(self) -> MadeUp {
         let (watched, begun) = (BTreeMap::new(), VecDeque::new());
         let (refused, ends, calls) = (RefCell::default(), Vec::new(), Vec::new());
-        let (unstored, dead, fault) = (Vec::new(), false, None);
-        MadeUp { watched, begun, refused, ends, calls, unstored, dead, fault, ..self }
+        let (unstored, looked_up, dead, fault) = (Vec::new(), Vec::new(), false, None);
+        MadeUp { watched, begun, looked_up, refused, ends, calls, unstored, dead, fault, ..self }
     }
 
     /// A child of `parent`, in its group.
@@ -238,6 +244,11 @@ impl MadeUp {
     pub fn own_groups(&self) -> Vec<&str> {
         let paths = self.groups.keys().filter(|path| crate::cgroup::is_within(path, ROOT));
         paths.map(String::as_str).collect()
+    }
+
+    /// The tasks with processes that are watched.
+    pub fn watched(&self) -> impl Iterator<Item = TaskId> {
+        self.watched.values().map(|(task, _)| *task)
     }
 
     /// Those that run, with the groups that they are in.
@@ -309,14 +320,20 @@ impl MadeUp {
         if self.dead {
             return None;
         }
-        let job = self.begun.pop_front()?;
+        let Some(job) = self.begun.pop_front() else {
+            return self.looked_up.pop().map(|it| vec![it]);
+        };
         Some(match job {
             Job::Group(job) => self.finish_group(job),
             Job::Unit(UnitJob::ShapeRoot { .. }) => vec![Message::RootShaped { result: Ok(()) }],
             Job::Unit(job) => panic!("no test has units: {job:?}"),
             Job::Read(request) => match request.cycle {
                 Some(cycle) => vec![Message::Cycle(Box::new(self.read(cycle, now)))],
-                None => Vec::new(),
+                None => {
+                    let (at, node) = (now.boot, NodeSample::default());
+                    let ahead = Ahead { at, node, sizes: Vec::new(), cost: Duration::ZERO };
+                    vec![Message::ReadAhead(Box::new(ahead))]
+                }
             },
         })
     }
