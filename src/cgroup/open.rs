@@ -274,8 +274,8 @@ impl Root {
         let has = |name| self.controllers.contains(&name);
         if has("io") && !settings.memory {
             self.notes.push(
-                "what tasks write through the page cache counts for none of them on disks, as \
-                 cgroup.memory_controller says"
+                "the io controller (tiers.io) brings the kernel's memory controller along: groups of \
+                 ended tasks stay while their files are cached, whatever cgroup.memory_controller says"
                     .to_owned(),
             );
         }
@@ -553,8 +553,8 @@ fn enabling_failed(file: &Path, value: &str, error: std::io::Error) -> CgroupErr
 }
 
 /// v2 controllers: `cpu` must be had; `io` where disk tiers are wanted; `memory` unless its key says
-/// otherwise (beside what the key is about, memory makes the kernel attribute buffered writes,
-/// cgroup-v2.rst "Writeback").
+/// otherwise. With `io` the kernel has memory groups all the same, without files (`depends_on` of
+/// block/blk-cgroup.c), by which it attributes buffered writes.
 fn wanted(settings: &TreeSettings) -> Vec<&'static str> {
     let io = (settings.io != DiskTiers::Off).then_some("io");
     let memory = settings.memory.then_some("memory");

@@ -385,10 +385,10 @@ table! {
     Restart version: Auto<Version> = Auto::Auto, r#""auto", 1 or 2"#, |v| auto(v, version);
     /// Whether the groups of tasks have the memory controller (cgroup v2; on v1 LRS leaves memory
     /// alone). Without it nothing tells the most memory of a task or whether the kernel killed in it,
-    /// systemd-oomd sees no single task, and what tasks write through the page cache counts for none of
-    /// them on disks. With it the group of each ended task stays in the kernel, about 24 kB, as long as
-    /// file pages of the task are cached (docs/operations.md). Takes effect where lrsd starts and no
-    /// task runs.
+    /// and systemd-oomd sees no single task. With it the group of each ended task stays in the kernel,
+    /// about 23 kB, as long as file pages of the task are cached (docs/operations.md); so it does with
+    /// tiers.io, since the io controller brings the kernel's memory groups along: only both off end it.
+    /// Takes effect where lrsd starts and no task runs.
     Restart memory_controller: bool = true, BOOLEAN, plain;
 }
 

@@ -346,6 +346,18 @@ pub(super) fn task_memory(facts: &Facts, config: &Config) -> Check {
             ID,
             format!("not used on cgroup v1, where a move would escape limits; {WITHOUT}"),
         ),
+        Some(Carrier::V2(_))
+            if !config.cgroup.memory_controller && config.tiers.io != DiskTiers::Off =>
+        {
+            Check::warn(
+                ID,
+                format!(
+                    "off, as cgroup.memory_controller says, but tiers.io is not, and the io controller \
+                     keeps the groups of ended tasks in the kernel all the same; {WITHOUT}"
+                ),
+                "set tiers.io = false too, or leave cgroup.memory_controller = true, which costs little more",
+            )
+        }
         Some(Carrier::V2(_)) if !config.cgroup.memory_controller => {
             Check::ok(ID, format!("off, as cgroup.memory_controller says; {WITHOUT}"))
         }

@@ -58,7 +58,7 @@ fn what_is_not_known_without_the_memory_controller_is_reported() {
     const OFF: &str = "cgroup.memory_controller = false";
     for (facts, settings, text, unknown) in [
         (&v2(), "", "in the groups of tasks", false),
-        (&v2(), OFF, "off, as cgroup.memory_controller says", true),
+        (&v2(), &format!("{OFF}\ntiers.io = false"), "off, as cgroup.memory_controller says", true),
         (&lacks, "", "not available here", true),
         (&hybrid(), "", "not used on cgroup v1", true),
         (&v2(), "daemon.mode = \"observe\"", "not used: daemon.mode", true),
@@ -67,6 +67,9 @@ fn what_is_not_known_without_the_memory_controller_is_reported() {
         assert!(found.verdict == Verdict::Ok && found.found.contains(text), "{found:?}");
         assert_eq!(found.found.contains("for want of memory is not known"), unknown, "{found:?}");
     }
+    let alone = check(&v2(), OFF, "task_memory");
+    assert_eq!(alone.verdict, Verdict::Warn, "{alone:?}");
+    assert!(alone.remedy.unwrap().contains("set tiers.io = false too"));
     assert_eq!(
         check(&lacks, OFF, "cgroup").verdict,
         Verdict::Ok,
