@@ -351,7 +351,7 @@ pub struct Attached {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions<'a> {
     /// The main process is where it was when it was judged, in every hierarchy in use: what
-    /// [`TierTree::origin`] answered then. `None`: it is moved from wherever it is.
+    /// [`TierTree::position`] answered then. `None`: it is moved from wherever it is.
     pub from: Option<&'a [(String, String)]>,
     /// Every process that is moved belongs to this uid alone (all four uids), before and after the
     /// move. `None`: it may be anybody's.

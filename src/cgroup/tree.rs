@@ -555,7 +555,7 @@ impl TierTree {
         self.escapes_limits_of(process, None)
     }
 
-    /// The same of a process that was at `home` ([`TierTree::origin`]), where that is not where it is.
+    /// The same of a process that was at `home` ([`TierTree::position`]), where that is not where it is.
     pub fn escapes_limits_of(&self, process: ProcessRef, home: Option<&Origin>) -> Option<String> {
         if self.observing {
             return None;

@@ -1,5 +1,5 @@
 //! How the main process of a task ended, which a promotion never waits for. Where the status is found is
-//! in [`crate::node::exits`].
+//! in `node/exits.rs`.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //! would be lost, or the group of another manager.
 //!
 //! The decision is [`crate::core::leaving`]'s; here are its facts. systemd is asked, by way of
-//! [`super::unit_worker`], only where its word matters: which processes a stop of a service ends,
+//! [`super::job::UnitJob`], only where its word matters: which processes a stop of a service ends,
 //! whether a unit is delegated, and who manages the weights of a unit that may be taken in place. The
 //! rest is read from the cgroups. What systemd reported holds while the request waits; the rest is
 //! looked at again when its turn comes.

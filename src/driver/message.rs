@@ -25,21 +25,21 @@ pub type AttachResult = Result<Placed, CgroupError>;
 /// What the threads tell the loop.
 #[derive(Debug)]
 pub enum Message {
-    /// Answer to [`GroupJob::Attach`].
+    /// Answer to [`GroupJob::Attach`](super::job::GroupJob::Attach).
     Attached {
         /// The task.
         task: TaskId,
         /// How it went.
         result: AttachResult,
     },
-    /// Answer to [`GroupJob::Reattach`].
+    /// Answer to [`GroupJob::Reattach`](super::job::GroupJob::Reattach).
     Reattached {
         /// The task.
         task: TaskId,
         /// How it went.
         result: Result<Attached, CgroupError>,
     },
-    /// Answer to [`GroupJob::Release`].
+    /// Answer to [`GroupJob::Release`](super::job::GroupJob::Release).
     Released {
         /// The task.
         task: TaskId,
@@ -48,12 +48,12 @@ pub enum Message {
     },
     /// The root had to be made anew, and needs its weight.
     RootRemade,
-    /// Answer to [`UnitJob::ShapeRoot`].
+    /// Answer to [`UnitJob::ShapeRoot`](super::job::UnitJob::ShapeRoot).
     RootShaped {
         /// How it went.
         result: Result<(), CgroupError>,
     },
-    /// Answer to [`GroupJob::Remove`], only when it failed.
+    /// Answer to [`GroupJob::Remove`](super::job::GroupJob::Remove), only when it failed.
     NotRemoved {
         /// The task.
         task: TaskId,
@@ -62,14 +62,14 @@ pub enum Message {
         /// Why.
         error: CgroupError,
     },
-    /// Answer to [`UnitJob::Look`].
+    /// Answer to [`UnitJob::Look`](super::job::UnitJob::Look).
     UnitLooked {
         /// The admission.
         asking: Box<Asking>,
         /// Who is to be admitted.
         result: Result<Looked, CommandError>,
     },
-    /// Answer to [`UnitJob::LookFound`].
+    /// Answer to [`UnitJob::LookFound`](super::job::UnitJob::LookFound).
     FoundLooked {
         /// What was found.
         found: Box<FoundProcess>,
@@ -78,21 +78,21 @@ pub enum Message {
         /// The finder, which waits for the answer.
         reply: Reply<TaskId>,
     },
-    /// Answer to [`UnitJob::Prepare`].
+    /// Answer to [`UnitJob::Prepare`](super::job::UnitJob::Prepare).
     UnitPrepared {
         /// The task.
         task: TaskId,
         /// Its files.
         result: Result<Prepared, CommandError>,
     },
-    /// Answer to [`UnitJob::Tell`].
+    /// Answer to [`UnitJob::Tell`](super::job::UnitJob::Tell).
     UnitAnswered {
         /// The task.
         task: TaskId,
         /// Why systemd did not take them.
         result: Result<(), String>,
     },
-    /// Answer to [`UnitJob::GiveBack`]; for a release before [`Message::Released`]. An error comes
+    /// Answer to [`UnitJob::GiveBack`](super::job::UnitJob::GiveBack); for a release before [`Message::Released`]. An error comes
     /// with the unit, and how it was.
     UnitRestored {
         /// The task.
@@ -121,7 +121,7 @@ pub enum Message {
     Reload,
 }
 
-/// What [`UnitJob::Look`] found.
+/// What [`UnitJob::Look`](super::job::UnitJob::Look) found.
 #[derive(Debug)]
 pub struct Looked {
     /// The process: of a unit, what it calls its main process, else its oldest.
@@ -133,7 +133,7 @@ pub struct Looked {
     pub unasked: Option<String>,
 }
 
-/// What [`UnitJob::Prepare`] came to.
+/// What [`UnitJob::Prepare`](super::job::UnitJob::Prepare) came to.
 #[derive(Debug)]
 pub enum Prepared {
     /// Its files.
@@ -163,19 +163,19 @@ pub type Readback = (TaskId, Result<Option<(KernelView, Vec<Drift>)>, CgroupErro
 pub struct CycleReport {
     /// The node and the tasks.
     pub sample: Sample,
-    /// [`CycleRequest::asked_at`].
+    /// [`CycleRequest::asked_at`](super::job::CycleRequest::asked_at).
     pub asked_at: BootTime,
-    /// [`CycleRequest::due`].
+    /// [`CycleRequest::due`](super::job::CycleRequest::due).
     pub due: Vec<TaskId>,
     /// What each group says, and what of it is foreign.
     pub kernel: Vec<Readback>,
     /// Tasks with their main process outside of their group.
     pub outside: Vec<TaskId>,
-    /// Tasks in place that do not belong, or are not known to belong, to [`Check::owner`] alone any more.
+    /// Tasks in place that do not belong, or are not known to belong, to [`Check::owner`](super::job::Check::owner) alone any more.
     pub entered: Vec<(TaskId, CgroupError)>,
     /// Files kept open and the most there may be.
     pub kept_files: (u64, u64),
-    /// [`Sampler::whole_disks`].
+    /// [`crate::sample::Sampler::whole_disks`].
     pub disks: Vec<(u32, u32)>,
     /// What makes tiers on this node now, where that is not what it was.
     pub effects: Option<Effects>,

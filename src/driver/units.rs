@@ -1,6 +1,6 @@
 //! Tasks with the cgroup of a systemd unit: what the loop does beside the files.
 //!
-//! An admission in place goes round by [`super::unit_worker`]: looked up there, decided here,
+//! An admission in place goes round by [`super::job::UnitJob`]: looked up there, decided here,
 //! prepared there, then placed like any other. The record has what systemd reported before the
 //! first of it is changed; it goes when systemd has that back. Limits: `crate::systemd::unit`.
 //!

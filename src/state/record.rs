@@ -1,6 +1,6 @@
 //! What is stored: one small JSON file for each task and each reservation.
 //!
-//! The record of a task is the core's [`Task`] itself, that of a reservation is
+//! The record of a task is the core's [`Task`](crate::core::task::Task) itself, that of a reservation is
 //! [`ReservationRecord`]: each is written and read by that one type; its parts are objects of their
 //! own, so that no key can be there twice. Every record carries the [`FORMAT`], the boot it belongs
 //! to and a [`checksum`]. A record of another boot describes processes that cannot exist any more; one

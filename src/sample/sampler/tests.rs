@@ -129,7 +129,7 @@ fn the_group_above_tasks_in_place_counts_what_no_reading_saw() {
         tasks: named(&[(2, "b"), (3, "short")]),
         others: Some(vec![Arc::from(OsStr::new("stranger"))]),
     };
-    assert_eq!(parents, [expected.clone()]);
+    assert_eq!(parents, std::slice::from_ref(&expected));
 
     fs::write(owner.join("cgroup.procs"), "1\n").unwrap();
     let parents = sampler.sample(boot_time(), &[]).node.parents;

@@ -257,7 +257,7 @@ impl Watch for MadeUp {
     fn how_ended(&mut self, task: TaskId, process: ProcessRef) -> HowEnded {
         let exit = self.exits.get(&process.pid).copied();
         // Each third is looked up first.
-        if process.start_ticks % 3 == 0 {
+        if process.start_ticks.is_multiple_of(3) {
             self.looked_up.push(Message::Exit { task, process, exit });
             return HowEnded::Later;
         }
