@@ -1,6 +1,7 @@
 //! The cycle: what was read becomes rates, rates become decisions, foreign changes are put
 //! right.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::job::{Check, CycleRequest, GroupJob};
@@ -289,7 +290,7 @@ impl<W: World> Executor<'_, W> {
     /// heeds, and what the one before needed is taken back.
     fn adopt(&mut self, effects: Effects) {
         let is_new = self.state.world.adopt(effects);
-        let found = self.state.world.facts().capabilities;
+        let found = Arc::clone(&self.state.world.facts().capabilities);
         tracing::info!("what makes tiers on this node has changed: {}", found.reason);
         if !is_new {
             return;

@@ -277,7 +277,7 @@ impl<W: World> Executor<'_, W> {
     }
 
     fn cgroup_view(&self) -> proto::CgroupStatus {
-        let found = self.state.world.facts().capabilities;
+        let found = &self.state.world.facts().capabilities;
         proto::CgroupStatus {
             version: match found.version {
                 Some(Version::V1) => 1,

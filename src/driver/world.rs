@@ -103,7 +103,7 @@ pub enum Move<'a> {
 /// The node's cgroups and processes: at once, in microseconds, on the loop's own thread.
 pub trait Kernel {
     /// What the node can do now.
-    fn facts(&self) -> Facts;
+    fn facts(&self) -> &Facts;
 
     /// What is worse on this node than it could be, one sentence each; `plan`: what the weights promise.
     fn warnings(&self, plan: &WeightPlan) -> Vec<String>;

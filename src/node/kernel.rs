@@ -19,13 +19,8 @@ use crate::sample;
 use crate::units::{Pid, ProcessRef};
 
 impl Kernel for Node {
-    fn facts(&self) -> Facts {
-        Facts {
-            capabilities: self.tree.capabilities(),
-            root_follows: self.tree.root_follows(),
-            root_is_systemds: self.tree.root_is_systemds(),
-            systemd_runs: self.systemd_runs,
-        }
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     fn warnings(&self, plan: &WeightPlan) -> Vec<String> {
@@ -38,7 +33,9 @@ impl Kernel for Node {
     }
 
     fn adopt(&mut self, effects: Effects) -> bool {
-        self.tree.adopt(effects)
+        let is_new = self.tree.adopt(effects);
+        self.facts.capabilities = self.tree.capabilities();
+        is_new
     }
 
     fn identify(&self, pid: Pid) -> Result<Identity, CommandError> {

@@ -42,7 +42,7 @@ use crate::core::task::Task;
 use crate::driver::job::Job;
 use crate::driver::message::Message;
 use crate::driver::turn::Happened;
-use crate::driver::world::{HowEnded, Jobs, Key, Pin, Records, Settings, Watch};
+use crate::driver::world::{Facts, HowEnded, Jobs, Key, Pin, Records, Settings, Watch};
 use crate::driver::{COMMANDS_A_TURN, command_cost};
 use crate::rights::Rights;
 use crate::state::record::ReservationRecord;
@@ -76,8 +76,8 @@ pub struct Node {
     ended: Vec<Ended>,
     /// Main processes that have ended and that their parents have not waited for, with their watches.
     unreaped: BTreeMap<TaskId, (ProcessRef, Key)>,
-    /// systemd is the init process.
-    systemd_runs: bool,
+    /// Kept, since each step asks for them: a promotion takes no lock for that.
+    facts: Facts,
     /// The loop is to end.
     stop: bool,
 }
@@ -129,11 +129,9 @@ impl Node {
 
     /// A parent has waited for a main process.
     fn reaped(&mut self, ended: &Ended, messages: &mut Vec<Message>) {
-        let is_it = |process: &ProcessRef| process.pid == ended.pid;
-        let known = self.unreaped.get(&ended.task).is_some_and(|(process, _)| is_it(process));
-        let Some((process, _)) = known.then(|| self.unreaped.remove(&ended.task)).flatten() else {
-            return;
-        };
+        let known = self.unreaped.get(&ended.task).filter(|(process, _)| process.pid == ended.pid);
+        let Some((process, _)) = known.copied() else { return };
+        self.unreaped.remove(&ended.task);
         // Else a kernel that does not keep the status.
         let exit = of_pidfd(ended.pidfd()).ok().flatten();
         messages.push(Message::Exit { task: ended.task, process, exit });

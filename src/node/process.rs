@@ -7,11 +7,6 @@ use crate::kernfs::files::Explained;
 use crate::kernfs::process::{self, PinError, has_exited, proc_file, read_proc};
 use crate::units::{BootTime, Pid, ProcessRef, Uids};
 
-/// There is no such process, or not any more.
-pub fn gone(pid: Pid) -> CommandError {
-    not_pinned(PinError::Absent(pid))
-}
-
 fn not_pinned(error: PinError) -> CommandError {
     let kind = match error {
         PinError::Absent(_) | PinError::Ended(_) => ErrorKind::NotFound,
@@ -37,7 +32,7 @@ pub fn pin(pid: Pid) -> Result<Identity, CommandError> {
     let path = proc_file(pid, "status");
     let status = match read_proc(&path) {
         Ok(status) => status,
-        Err(_) if has_exited(&pidfd) => return Err(gone(pid)),
+        Err(_) if has_exited(&pidfd) => return Err(not_pinned(PinError::Absent(pid))),
         Err(error) => {
             let what = format!("cannot read {}: {}", path.display(), Explained(&error));
             return Err(CommandError::new(ErrorKind::Internal, what));

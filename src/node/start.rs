@@ -18,6 +18,7 @@ use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Config, Mode};
 use crate::discover::HintSender;
+use crate::driver::world::Facts;
 use crate::driver::{Driver, Resumed, Tickets};
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
@@ -100,6 +101,12 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
         snapshot: parts.snapshot,
         events: parts.events,
     };
+    let facts = Facts {
+        capabilities: tree.capabilities(),
+        root_follows: tree.root_follows(),
+        root_is_systemds: tree.root_is_systemds(),
+        systemd_runs: crate::systemd::is_running(),
+    };
     let node = Node {
         tree,
         store,
@@ -111,7 +118,7 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
         reload_log,
         ended: Vec::new(),
         unreaped: BTreeMap::new(),
-        systemd_runs: crate::systemd::is_running(),
+        facts,
         stop: false,
     };
     Ok((Driver::resume(node, resumed, now), remote))

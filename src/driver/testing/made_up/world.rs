@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::{Call, MadeUp, Method, Process, ROOT, own, rights};
@@ -30,21 +30,21 @@ use crate::state::record::ReservationRecord;
 use crate::units::{BootTime, Pid, ProcessRef, Uids};
 
 impl Kernel for MadeUp {
-    fn facts(&self) -> Facts {
-        let capabilities = Capabilities {
-            version: Some(Version::V2),
-            root: ROOT.to_owned(),
-            cpu_tiers: CpuTiers::Weight,
-            io_tiers: IoTiers::None,
-            io_by_thread: false,
-            reason: "it is made up".to_owned(),
-        };
-        Facts {
-            capabilities: Arc::new(capabilities),
+    fn facts(&self) -> &Facts {
+        static FACTS: LazyLock<Facts> = LazyLock::new(|| Facts {
+            capabilities: Arc::new(Capabilities {
+                version: Some(Version::V2),
+                root: ROOT.to_owned(),
+                cpu_tiers: CpuTiers::Weight,
+                io_tiers: IoTiers::None,
+                io_by_thread: false,
+                reason: "it is made up".to_owned(),
+            }),
             root_follows: true,
             root_is_systemds: false,
             systemd_runs: false,
-        }
+        });
+        &FACTS
     }
 
     fn warnings(&self, _: &WeightPlan) -> Vec<String> {
