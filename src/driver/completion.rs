@@ -248,12 +248,7 @@ impl<W: World> Executor<'_, W> {
             }
             _ => {}
         }
-        if self.is_left(id) {
-            // It tells the next daemon of the group.
-            return;
-        }
-        if self.state.unrestored.contains_key(&id) {
-            // It still tells what systemd has to get back.
+        if self.state.owed.needs_record(id) {
             return;
         }
         // Last: until here a crash leaves a record, and the history has its end.

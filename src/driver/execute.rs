@@ -120,7 +120,7 @@ impl<W: World> Executor<'_, W> {
             Record::Task(id) => {
                 self.state.touched.tasks.insert(id);
                 let Some(task) = self.core.stored_task(id) else { return Ok(()) };
-                if !self.state.not_thawed.contains(&id) {
+                if !self.state.owed.has_thaw(id) {
                     return self.state.world.put_task(task);
                 }
                 // So that the next daemon thaws it, should this one be killed.
@@ -239,7 +239,7 @@ impl<W: World> Executor<'_, W> {
     pub(super) fn forget(&mut self, record: Record) {
         let removed = self.state.world.forget(record);
         if removed.is_err() {
-            self.state.unforgotten.insert(record);
+            self.state.owed.forgetting(record);
         }
         self.noted(removed);
     }
@@ -287,7 +287,7 @@ impl<W: World> Executor<'_, W> {
             self.state.world.put_reservation(&ReservationRecord { id, reservation })?;
         }
         self.core.stored_tasks().try_for_each(|task| self.state.world.put_task(task))?;
-        while let Some(record) = self.state.unforgotten.first().copied() {
+        while let Some(record) = self.state.owed.record() {
             // A promise comes back when the admission that was to use it fails.
             let is_wanted = match record {
                 Record::Task(id) => self.core.stored_task(id).is_some(),
@@ -296,7 +296,7 @@ impl<W: World> Executor<'_, W> {
             if !is_wanted {
                 self.state.world.forget(record)?;
             }
-            self.state.unforgotten.remove(&record);
+            self.state.owed.forgotten(record);
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ impl<W: World> Executor<'_, W> {
             Ok(Some(record)) => {
                 let dirs = group.dirs.clone();
                 entry.group = Some(Arc::new(Group { record: record.clone(), dirs }));
-                let frozen = task.frozen || self.state.not_thawed.contains(&id);
+                let frozen = task.frozen || self.state.owed.has_thaw(id);
                 let group = Some(record.clone());
                 let stored = self.state.world.put_task(&Task { group, frozen, ..task.clone() });
                 self.noted(stored);

@@ -14,17 +14,15 @@ impl<W: World> Executor<'_, W> {
         let Some(group) = self.group_of(id) else { return };
         if let Err(error) = self.state.world.freeze(&group, false) {
             tracing::error!(task = %id, %error, "task {id} stays frozen, and every cycle tries again: {error}");
-            self.state.not_thawed.insert(id);
+            self.state.owed.thaw(id);
         }
         self.state.touched.tasks.insert(id);
     }
 
-    /// Tasks that could not be thawed at once.
-    pub(super) fn thaw_again(&mut self) {
-        for id in std::mem::take(&mut self.state.not_thawed) {
-            self.thaw(id);
-            self.store_task(id);
-        }
+    /// A task that could not be thawed at once.
+    pub(super) fn thaw_again(&mut self, id: TaskId) {
+        self.thaw(id);
+        self.store_task(id);
     }
 
     /// [`crate::core::step::Job::Freeze`]. `unstored`: its record could not be written, so that a

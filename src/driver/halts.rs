@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use super::Executor;
+use super::owed::Owed;
 use super::world::World;
 use crate::cgroup::Group;
 use crate::core::model::TaskId;
@@ -95,25 +96,12 @@ impl<W: World> Executor<'_, W> {
         };
         let cgroup = &group.record.path;
         tracing::warn!(task = %id, cgroup, "task {id} is released and {word} by others: its processes stay in {cgroup}, with neutral weights, and that goes with the last of them");
-        self.state.left.insert(id, group);
+        self.state.owed.push(Owed::Leftover { task: id, group });
     }
 
-    /// Whether the group of a task that was released has its processes yet; then its record stays.
-    pub(super) fn is_left(&self, id: TaskId) -> bool {
-        self.state.left.contains_key(&id)
-    }
-
-    /// Groups left behind go once they are empty.
-    pub(super) fn remove_left(&mut self) {
-        for (id, group) in std::mem::take(&mut self.state.left) {
-            match self.try_to_remove(id, &group) {
-                true => {}
-                false => drop(self.state.left.insert(id, group)),
-            }
-        }
-    }
-
-    fn try_to_remove(&mut self, id: TaskId, group: &Arc<Group>) -> bool {
+    /// Removes the group that a released task left behind, once it is empty, and its record. Answers whether
+    /// it did.
+    pub(super) fn remove_leftover(&mut self, id: TaskId, group: &Arc<Group>) -> bool {
         let occupied = |processes: Vec<_>| !processes.is_empty();
         if self.state.world.members(group, None).map_or(true, occupied) {
             return false;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::{Check, CycleRequest, GroupJob};
+use super::job::{Check, CycleRequest};
 use super::message::{CycleReport, Readback};
 use super::world::World;
 use super::{Driver, Executor};
@@ -124,10 +124,7 @@ impl<W: World> Executor<'_, W> {
             plan: Some(self.state.plan),
         };
         self.read(Some(request));
-        self.remove_again();
-        self.remove_left();
-        self.thaw_again();
-        self.restore_again();
+        self.pay();
         if self.state.root_weight.is_due() {
             self.shape_root();
         }
@@ -300,16 +297,6 @@ impl<W: World> Executor<'_, W> {
             self.align(id, None);
             self.read_back(id);
             self.renew_disk_tier(id);
-        }
-    }
-
-    /// Groups of ended tasks that could not be removed at once.
-    fn remove_again(&mut self) {
-        for id in std::mem::take(&mut self.state.not_unparked) {
-            self.begin_unparking(id);
-        }
-        for (task, group) in std::mem::take(&mut self.state.not_removed) {
-            self.begin(GroupJob::Remove { task, group });
         }
     }
 

@@ -32,6 +32,7 @@ pub mod keeping;
 mod log;
 mod measure;
 pub mod message;
+mod owed;
 mod pacing;
 mod parking;
 mod placing;
@@ -51,12 +52,12 @@ mod units;
 mod view;
 pub mod world;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::watch as watch_channel;
 
-use crate::cgroup::{Group, WeightPlan};
+use crate::cgroup::WeightPlan;
 use crate::config::Config;
 use crate::core::cpus::UsableCpus;
 use crate::core::inputs::Inputs;
@@ -64,7 +65,7 @@ use crate::core::model::TaskId;
 use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
-use crate::core::step::{Record, Ticket};
+use crate::core::step::Ticket;
 use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
@@ -73,6 +74,7 @@ use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Requester;
 use entry::Entry;
 use execute::Touched;
+use owed::Debts;
 use pacing::Pacing;
 use root_weight::RootState;
 use taken::Taken;
@@ -108,8 +110,6 @@ struct State<W> {
     plan: WeightPlan,
     /// Why the last write of state failed; `None` once one succeeds.
     store_problem: Option<String>,
-    /// Records that could not be removed.
-    unforgotten: BTreeSet<Record>,
     /// Boxed: a map filled in order is half empty, and an entry has 1.5 KiB.
     entries: BTreeMap<TaskId, Box<Entry>>,
     /// Tasks by their main process.
@@ -139,22 +139,14 @@ struct State<W> {
     not_again: HashSet<ProcessRef>,
     /// Whether the root has its weight.
     root_weight: RootState,
-    /// Groups of ended tasks that could not be removed at once.
-    not_removed: Vec<(TaskId, Arc<Group>)>,
-    /// Groups of released tasks that keep their processes (`halts`).
-    left: BTreeMap<TaskId, Arc<Group>>,
-    /// Tasks that could not be thawed.
-    not_thawed: BTreeSet<TaskId>,
+    /// What could not be done when it was due.
+    owed: Debts,
     /// Waiters that are to be parked once this turn's answers are out.
     to_park: VecDeque<(TaskId, Ticket)>,
-    /// Waiters that could not be put back where they were at once.
-    not_unparked: Vec<TaskId>,
     /// Requests for processes that are on their way back.
     held: Vec<parking::PostponedRequest>,
     /// Requests that wait for the finders.
     sought: Vec<keeping::Sought>,
-    /// Units of ended tasks, while systemd does not have their weights back, by the record that stays.
-    unrestored: BTreeMap<TaskId, units::UnitDebt>,
     /// Admissions that are being looked up, by the uid that asked.
     looking: HashMap<u32, usize>,
     /// Tasks by the group their weights compete in.

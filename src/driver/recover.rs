@@ -2,7 +2,7 @@
 //!
 //! What becomes of each task is in [`crate::core::restore`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Map, json};
@@ -10,6 +10,7 @@ use tokio::sync::watch as watch_channel;
 
 use super::entry::Entry;
 use super::execute::Touched;
+use super::owed::Debts;
 use super::pacing::Pacing;
 use super::root_weight::RootState;
 use super::settings::{plan, policy};
@@ -108,7 +109,6 @@ impl<W: World> Driver<W> {
             hostname: resumed.hostname,
             config,
             store_problem: None,
-            unforgotten: BTreeSet::new(),
             mains,
             taken: Taken::default(),
             entries,
@@ -124,14 +124,10 @@ impl<W: World> Driver<W> {
             finder_trouble: None,
             not_again: HashSet::new(),
             root_weight: RootState::default(),
-            not_removed: Vec::new(),
-            left,
-            not_thawed: BTreeSet::new(),
+            owed: Debts::new(left),
             to_park: VecDeque::new(),
-            not_unparked: Vec::new(),
             held: Vec::new(),
             sought: Vec::new(),
-            unrestored: BTreeMap::new(),
             looking: HashMap::new(),
             ratio_groups: BTreeMap::new(),
             sources_new: BTreeMap::new(),
@@ -178,7 +174,7 @@ impl<W: World> Driver<W> {
         driver.start_tasks(start.ended, start.released, time_namespace, now);
         driver.with(now, |executor| {
             for id in start.forget {
-                if executor.is_left(id) {
+                if executor.state.owed.needs_record(id) {
                     continue;
                 }
                 executor.forget(Record::Task(id));

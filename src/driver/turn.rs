@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::Map;
 
 use super::message::Message;
+use super::owed::Owed;
 use super::world::World;
 use super::{Driver, Executor, parking};
 use crate::command::Command;
@@ -189,7 +190,7 @@ impl<W: World> Driver<W> {
             executor.push(Input::Stop);
         });
         let mut executor = self.executor(now);
-        executor.thaw_again();
+        executor.thaw_all();
         // Before the jobs are waited for, which may take longer than the stop may; and again when what
         // they finished may have changed it.
         executor.leave_root();
@@ -224,7 +225,7 @@ impl<W: World> Driver<W> {
             }
         }
         let mut executor = self.executor(now);
-        for (task, group) in std::mem::take(&mut executor.state.not_removed) {
+        for (task, group) in executor.state.owed.take_removals() {
             if let Err(error) = executor.state.world.remove(&group) {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
@@ -293,7 +294,7 @@ impl<W: World> Executor<'_, W> {
             Message::RootShaped { result } => self.root_shaped(result),
             Message::NotRemoved { task, group, error } => {
                 tracing::debug!(%task, %error, "the cgroup made for task {task} stays until the next cycle: {error}");
-                self.state.not_removed.push((task, group));
+                self.state.owed.push(Owed::Removal { task, group });
             }
             Message::UnitLooked { asking, result } => self.looked_up(*asking, result),
             Message::FoundLooked { found, report, reply } => {

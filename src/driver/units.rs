@@ -37,6 +37,7 @@ use super::Executor;
 use super::job::{Asking, CalledOff, UnitJob};
 use super::keeping::UnitReport;
 use super::message::{Looked, Prepared};
+use super::owed::{Owed, UnitDebt};
 use super::world::World;
 use crate::cgroup::Group;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
@@ -50,17 +51,6 @@ use crate::units::Pid;
 
 /// Admissions of one uid looked up at once: each may wait for systemd as long as it likes.
 const MOST_LOOKS: usize = 256;
-
-/// What systemd has yet to get back, of a task that is over.
-#[derive(Debug)]
-pub struct UnitDebt {
-    /// Its unit, and how it was.
-    pub unit: UnitRecord,
-    /// It is being given back.
-    asked: bool,
-    /// The log has it that this is late.
-    late: bool,
-}
 
 impl<W: World> Executor<'_, W> {
     /// The process of a request that can be decided without a word from systemd.
@@ -172,9 +162,7 @@ impl<W: World> Executor<'_, W> {
                 ),
             ));
         }
-        if let Some((earlier, _)) =
-            self.state.unrestored.iter().find(|(_, owed)| owed.unit.name == *name)
-        {
+        if let Some(earlier) = self.state.owed.holder_of(name) {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
                 format!(
@@ -242,8 +230,18 @@ impl<W: World> Executor<'_, W> {
         unit: UnitRecord,
         called_off: Option<CalledOff>,
     ) {
-        let late = self.state.unrestored.get(&task).is_some_and(|owed| owed.late);
-        self.state.unrestored.insert(task, UnitDebt { unit: unit.clone(), asked: true, late });
+        let late = self.state.owed.take_unit(task).is_some_and(|debt| debt.late);
+        self.ask_back(UnitDebt { task, unit, asked: true, late }, group, called_off);
+    }
+
+    pub(super) fn ask_back(
+        &mut self,
+        debt: UnitDebt,
+        group: Option<Arc<Group>>,
+        called_off: Option<CalledOff>,
+    ) {
+        let (task, unit) = (debt.task, debt.unit.clone());
+        self.state.owed.push(Owed::Unit(debt));
         self.begin(UnitJob::GiveBack { task, group, unit, releases: false, called_off });
     }
 
@@ -254,7 +252,7 @@ impl<W: World> Executor<'_, W> {
         result: Result<(), (Box<UnitRecord>, String)>,
         called_off: Option<CalledOff>,
     ) {
-        let late = self.state.unrestored.remove(&id).is_some_and(|owed| owed.late);
+        let late = self.state.owed.take_unit(id).is_some_and(|debt| debt.late);
         match result {
             Ok(()) => {
                 if late {
@@ -270,22 +268,12 @@ impl<W: World> Executor<'_, W> {
                     let unit = unit.name.as_str();
                     tracing::warn!(task = %id, unit, %error, "the weights of unit {unit} are not given back yet, trying on: {error}");
                 }
-                self.state
-                    .unrestored
-                    .insert(id, UnitDebt { unit: *unit, asked: false, late: true });
+                let debt = UnitDebt { task: id, unit: *unit, asked: false, late: true };
+                self.state.owed.push(Owed::Unit(debt));
             }
         }
         if let Some(CalledOff { replies, error }) = called_off {
             self.answer_all(replies, Err(error));
-        }
-    }
-
-    /// Once a cycle: what systemd did not take back.
-    pub(super) fn restore_again(&mut self) {
-        let due = self.state.unrestored.iter().filter(|(_, owed)| !owed.asked);
-        let due: Vec<_> = due.map(|(id, owed)| (*id, owed.unit.clone())).collect();
-        for (id, unit) in due {
-            self.restore_unit(id, None, unit, None);
         }
     }
 }
