@@ -262,25 +262,31 @@ impl<W: World> Executor<'_, W> {
         self.state.store_problem = Some(error.to_string());
     }
 
-    /// Stores everything anew after a write has failed, until all of it succeeds: it is not known
-    /// which records on the disk are old.
+    /// Once a cycle: stores everything anew after a write has failed or files were removed, until all of it
+    /// succeeds: it is not known which records on the disk are old.
     pub(super) fn store_again(&mut self) {
+        let resumed = self.state.world.resume();
         if self.state.store_problem.is_none() {
-            return;
+            match resumed {
+                Ok(false) => return,
+                Ok(true) => tracing::warn!(
+                    "files were removed from the state directory; what is known is stored anew, but of tasks \
+                     that have ended the next daemon will know nothing"
+                ),
+                Err(_) => {}
+            }
         }
-        let stored = self.try_to_store_all();
-        match stored {
-            Ok(()) => {
-                self.state.store_problem = None;
+        match resumed.and_then(|_| self.try_to_store_all()) {
+            Ok(()) if self.state.store_problem.take().is_some() => {
                 tracing::info!("state can be stored again");
             }
-            Err(error) => self.state.store_problem = Some(error.to_string()),
+            Ok(()) => {}
+            Err(error) => self.noted(Err(error)),
         }
         self.state.touched.status = true;
     }
 
     fn try_to_store_all(&mut self) -> Result<(), StateError> {
-        self.state.world.resume()?;
         // In the order of a step: a task that gave its reservation back remembers it until then.
         for (id, reservation) in self.core.reservations() {
             let reservation = reservation.clone();

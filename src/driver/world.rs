@@ -311,11 +311,12 @@ pub trait Records {
     /// It was not stored.
     fn append(&mut self, event: &Event) -> Result<(), StateError>;
 
-    /// Makes the history whole again after a write of it failed.
+    /// Makes the history whole again after a write of it failed or its files were removed. Answers whether
+    /// that was necessary; then records may be gone too.
     ///
     /// # Errors
     /// It was not stored.
-    fn resume(&mut self) -> Result<(), StateError>;
+    fn resume(&mut self) -> Result<bool, StateError>;
 }
 
 /// What takes long.

@@ -235,7 +235,7 @@ impl Records for Node {
         self.store.append(event)
     }
 
-    fn resume(&mut self) -> Result<(), StateError> {
+    fn resume(&mut self) -> Result<bool, StateError> {
         self.store.resume()
     }
 }

@@ -18,6 +18,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -166,9 +167,20 @@ impl Journal {
         }
     }
 
-    /// Begins the segment that an append which failed made necessary.
-    pub fn resume(&mut self) -> Result<(), StateError> {
-        if self.file.is_some() { Ok(()) } else { self.begin_segment() }
+    /// Whether the segment that is written to is the file under its name. One that was removed takes
+    /// all that is written to it, and nobody finds that again.
+    pub fn is_in_place(&self) -> bool {
+        let Some(open) = self.file.as_ref().and_then(|file| file.metadata().ok()) else {
+            return false;
+        };
+        let named = segment_path(&self.dir, self.number).symlink_metadata();
+        named.is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()))
+    }
+
+    /// Begins a segment in place of one that cannot be written, or was removed.
+    pub fn begin_anew(&mut self) -> Result<(), StateError> {
+        self.file = None;
+        self.begin_segment()
     }
 
     fn continue_segment(&mut self) -> Result<(), StateError> {

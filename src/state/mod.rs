@@ -181,9 +181,16 @@ impl Store {
         self.journal.append(event)
     }
 
-    /// Makes sure that the history can be written, after an append that failed.
-    pub fn resume(&mut self) -> Result<(), StateError> {
-        self.journal.resume()
+    /// Makes sure that the history can be written, after an append that failed or where somebody has
+    /// removed its files, also with the whole runtime directory. Answers whether that was necessary; then
+    /// records may be gone too.
+    pub fn resume(&mut self) -> Result<bool, StateError> {
+        if self.journal.is_in_place() {
+            return Ok(false);
+        }
+        lrs_host::trust::make_dir(&self.dir)?;
+        self.journal.begin_anew()?;
+        Ok(true)
     }
 
     /// Stores a task.

@@ -178,6 +178,28 @@ fn a_damaged_state_file_loses_its_facts_and_not_its_task() {
     daemon.eventually("the end", |daemon| daemon.tasks().is_empty().then_some(()));
 }
 
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_removed_runtime_directory_is_made_anew_with_all_that_is_known() {
+    let quick = format!("daemon.sample_period = \"200ms\"\n{TWO}");
+    let mut daemon = Daemon::start("removed", &quick);
+    let pid = daemon.run(&["--name", "precious"], &["cat"]);
+    let id = daemon.task_of(pid)["id"].clone();
+    std::fs::remove_dir_all(daemon.runtime()).unwrap();
+    daemon.serving(|daemon| daemon.ctl(&["status"]).status.success().then_some(()));
+    let status = daemon.status();
+    assert_eq!(status["warnings"], serde_json::json!([]), "{status}");
+    daemon.kill();
+    daemon.launch();
+    let task = daemon.task_of(pid);
+    assert_eq!((&task["id"], &task["name"]), (&id, &serde_json::json!("precious")));
+    let admitted = daemon.events().into_iter().find(|event| event["type"] == "admitted");
+    assert_eq!(admitted.unwrap()["task"], id, "the next daemon knows why");
+    daemon.finish(pid);
+    daemon.join(pid);
+    daemon.nothing_left();
+}
+
 /// A group that counts no CPU time on v1, where it is in the hierarchy of `cpu` alone: what counts is what
 /// /proc says of its processes, which is more than the task used.
 #[test]

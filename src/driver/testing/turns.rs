@@ -390,6 +390,20 @@ fn history_that_is_not_stored_is_a_warning_until_it_is() {
 }
 
 #[test]
+fn records_that_somebody_removed_are_stored_anew() {
+    let mut bench = Bench::new(1, 1);
+    let (id, _) = bench.task();
+    bench.world().tasks.clear();
+    bench.cycle();
+    assert!(bench.world().tasks.is_empty(), "nothing says so");
+    bench.world().removed_files = true;
+    bench.cycle();
+    assert_eq!(bench.world().tasks.keys().collect::<Vec<_>>(), [&id]);
+    assert_eq!(bench.status().warnings, [""; 0]);
+    bench.world().calls.clear();
+}
+
+#[test]
 fn weights_of_a_group_that_cannot_be_shown_are_read_again() {
     let mut bench = Bench::new(1, 1);
     let (_, process) = bench.task();

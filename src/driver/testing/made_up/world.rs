@@ -309,11 +309,11 @@ impl Records for MadeUp {
         }
     }
 
-    fn resume(&mut self) -> Result<(), StateError> {
+    fn resume(&mut self) -> Result<bool, StateError> {
         if !self.dead {
             self.events.append(&mut self.unstored);
         }
-        Ok(())
+        Ok(std::mem::take(&mut self.removed_files))
     }
 }
 
