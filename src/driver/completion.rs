@@ -248,7 +248,7 @@ impl<W: World> Executor<'_, W> {
             }
             _ => {}
         }
-        if self.state.owed.needs_record(id) {
+        if self.state.debts.needs_record(id) {
             return;
         }
         // Last: until here a crash leaves a record, and the history has its end.

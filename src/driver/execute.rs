@@ -120,7 +120,7 @@ impl<W: World> Executor<'_, W> {
             Record::Task(id) => {
                 self.state.touched.tasks.insert(id);
                 let Some(task) = self.core.stored_task(id) else { return Ok(()) };
-                if !self.state.owed.has_thaw(id) {
+                if !self.state.debts.has_thaw(id) {
                     return self.state.world.put_task(task);
                 }
                 // So that the next daemon thaws it, should this one be killed.
@@ -239,7 +239,7 @@ impl<W: World> Executor<'_, W> {
     pub(super) fn forget(&mut self, record: Record) {
         let removed = self.state.world.forget(record);
         if removed.is_err() {
-            self.state.owed.forgetting(record);
+            self.state.debts.forgetting(record);
         }
         self.noted(removed);
     }
@@ -293,7 +293,7 @@ impl<W: World> Executor<'_, W> {
             self.state.world.put_reservation(&ReservationRecord { id, reservation })?;
         }
         self.core.stored_tasks().try_for_each(|task| self.state.world.put_task(task))?;
-        while let Some(record) = self.state.owed.record() {
+        while let Some(record) = self.state.debts.record() {
             // A promise comes back when the admission that was to use it fails.
             let is_wanted = match record {
                 Record::Task(id) => self.core.stored_task(id).is_some(),
@@ -302,7 +302,7 @@ impl<W: World> Executor<'_, W> {
             if !is_wanted {
                 self.state.world.forget(record)?;
             }
-            self.state.owed.forgotten(record);
+            self.state.debts.forgotten(record);
         }
         Ok(())
     }
@@ -350,7 +350,7 @@ impl<W: World> Executor<'_, W> {
             Ok(Some(record)) => {
                 let dirs = group.dirs.clone();
                 entry.group = Some(Arc::new(Group { record: record.clone(), dirs }));
-                let frozen = task.frozen || self.state.owed.has_thaw(id);
+                let frozen = task.frozen || self.state.debts.has_thaw(id);
                 let group = Some(record.clone());
                 let stored = self.state.world.put_task(&Task { group, frozen, ..task.clone() });
                 self.noted(stored);

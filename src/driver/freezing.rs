@@ -14,7 +14,7 @@ impl<W: World> Executor<'_, W> {
         let Some(group) = self.group_of(id) else { return };
         if let Err(error) = self.state.world.freeze(&group, false) {
             tracing::error!(task = %id, %error, "task {id} stays frozen, and every cycle tries again: {error}");
-            self.state.owed.thaw(id);
+            self.state.debts.thaw(id);
         }
         self.state.touched.tasks.insert(id);
     }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::Executor;
-use super::owed::Owed;
+use super::debts::Debt;
 use super::world::World;
 use crate::cgroup::Group;
 use crate::core::model::TaskId;
@@ -96,7 +96,7 @@ impl<W: World> Executor<'_, W> {
         };
         let cgroup = &group.record.path;
         tracing::warn!(task = %id, cgroup, "task {id} is released and {word} by others: its processes stay in {cgroup}, with neutral weights, and that goes with the last of them");
-        self.state.owed.push(Owed::Leftover { task: id, group });
+        self.state.debts.push(Debt::Leftover { task: id, group });
     }
 
     /// Removes the group that a released task left behind, once it is empty, and its record. Answers whether

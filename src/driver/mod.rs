@@ -21,6 +21,7 @@
 mod admission;
 mod booked;
 mod completion;
+mod debts;
 mod discovered;
 mod ending;
 mod entry;
@@ -32,7 +33,6 @@ pub mod keeping;
 mod log;
 mod measure;
 pub mod message;
-mod owed;
 mod pacing;
 mod parking;
 mod placing;
@@ -72,9 +72,9 @@ use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Requester;
+use debts::Debts;
 use entry::Entry;
 use execute::Touched;
-use owed::Debts;
 use pacing::Pacing;
 use root_weight::RootState;
 use taken::Taken;
@@ -140,7 +140,7 @@ struct State<W> {
     /// Whether the root has its weight.
     root_weight: RootState,
     /// What could not be done when it was due.
-    owed: Debts,
+    debts: Debts,
     /// Waiters that are to be parked once this turn's answers are out.
     to_park: VecDeque<(TaskId, Ticket)>,
     /// Requests for processes that are on their way back.

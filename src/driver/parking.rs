@@ -10,10 +10,10 @@
 
 use super::Executor;
 use super::admission::{Admission, Requester, cgroup_error};
+use super::debts::Debt;
 use super::job::GroupJob;
 use super::keeping::{LeavingDecision, UnitReport};
 use super::message::AttachResult;
-use super::owed::Owed;
 use super::world::{Whereabouts, World};
 use crate::cgroup::{Attached, CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
@@ -148,7 +148,7 @@ impl<W: World> Executor<'_, W> {
         };
         if let Some(why) = why {
             tracing::warn!(task = %id, error = %why, "a process that does not wait for a slot any more is still in the cgroup made for it, the next cycle tries again: {why}");
-            self.state.owed.push(Owed::Unparking(id));
+            self.state.debts.push(Debt::Unparking(id));
             return Vec::new();
         }
         self.push(Input::Removed(id));

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
+use super::debts::Debts;
 use super::entry::Entry;
 use super::execute::Touched;
-use super::owed::Debts;
 use super::pacing::Pacing;
 use super::root_weight::RootState;
 use super::settings::{plan, policy};
@@ -124,7 +124,7 @@ impl<W: World> Driver<W> {
             finder_trouble: None,
             not_again: HashSet::new(),
             root_weight: RootState::default(),
-            owed: Debts::new(left),
+            debts: Debts::new(left),
             to_park: VecDeque::new(),
             held: Vec::new(),
             sought: Vec::new(),
@@ -174,7 +174,7 @@ impl<W: World> Driver<W> {
         driver.start_tasks(start.ended, start.released, time_namespace, now);
         driver.with(now, |executor| {
             for id in start.forget {
-                if executor.state.owed.needs_record(id) {
+                if executor.state.debts.needs_record(id) {
                     continue;
                 }
                 executor.forget(Record::Task(id));

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::Map;
 
+use super::debts::Debt;
 use super::message::Message;
-use super::owed::Owed;
 use super::world::World;
 use super::{Driver, Executor, parking};
 use crate::command::Command;
@@ -225,7 +225,7 @@ impl<W: World> Driver<W> {
             }
         }
         let mut executor = self.executor(now);
-        for (task, group) in executor.state.owed.take_removals() {
+        for (task, group) in executor.state.debts.take_removals() {
             if let Err(error) = executor.state.world.remove(&group) {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
@@ -294,7 +294,7 @@ impl<W: World> Executor<'_, W> {
             Message::RootShaped { result } => self.root_shaped(result),
             Message::NotRemoved { task, group, error } => {
                 tracing::debug!(%task, %error, "the cgroup made for task {task} stays until the next cycle: {error}");
-                self.state.owed.push(Owed::Removal { task, group });
+                self.state.debts.push(Debt::Removal { task, group });
             }
             Message::UnitLooked { asking, result } => self.looked_up(*asking, result),
             Message::FoundLooked { found, report, reply } => {

@@ -34,10 +34,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::Executor;
+use super::debts::{Debt, UnitDebt};
 use super::job::{Asking, CalledOff, UnitJob};
 use super::keeping::UnitReport;
 use super::message::{Looked, Prepared};
-use super::owed::{Owed, UnitDebt};
 use super::world::World;
 use crate::cgroup::Group;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
@@ -162,7 +162,7 @@ impl<W: World> Executor<'_, W> {
                 ),
             ));
         }
-        if let Some(earlier) = self.state.owed.holder_of(name) {
+        if let Some(earlier) = self.state.debts.holder_of(name) {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
                 format!(
@@ -230,7 +230,7 @@ impl<W: World> Executor<'_, W> {
         unit: UnitRecord,
         called_off: Option<CalledOff>,
     ) {
-        let late = self.state.owed.take_unit(task).is_some_and(|debt| debt.late);
+        let late = self.state.debts.take_unit(task).is_some_and(|debt| debt.late);
         self.ask_back(UnitDebt { task, unit, asked: true, late }, group, called_off);
     }
 
@@ -241,7 +241,7 @@ impl<W: World> Executor<'_, W> {
         called_off: Option<CalledOff>,
     ) {
         let (task, unit) = (debt.task, debt.unit.clone());
-        self.state.owed.push(Owed::Unit(debt));
+        self.state.debts.push(Debt::Unit(debt));
         self.begin(UnitJob::GiveBack { task, group, unit, releases: false, called_off });
     }
 
@@ -252,7 +252,7 @@ impl<W: World> Executor<'_, W> {
         result: Result<(), (Box<UnitRecord>, String)>,
         called_off: Option<CalledOff>,
     ) {
-        let late = self.state.owed.take_unit(id).is_some_and(|debt| debt.late);
+        let late = self.state.debts.take_unit(id).is_some_and(|debt| debt.late);
         match result {
             Ok(()) => {
                 if late {
@@ -269,7 +269,7 @@ impl<W: World> Executor<'_, W> {
                     tracing::warn!(task = %id, unit, %error, "the weights of unit {unit} are not given back yet, trying on: {error}");
                 }
                 let debt = UnitDebt { task: id, unit: *unit, asked: false, late: true };
-                self.state.owed.push(Owed::Unit(debt));
+                self.state.debts.push(Debt::Unit(debt));
             }
         }
         if let Some(CalledOff { replies, error }) = called_off {

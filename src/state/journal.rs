@@ -167,8 +167,8 @@ impl Journal {
         }
     }
 
-    /// Whether the segment that is written to is the file under its name. One that was removed takes
-    /// all that is written to it, and nobody finds that again.
+    /// Whether the segment that is written to is the file under its name. One that was removed still
+    /// takes what is written to it, and then loses it.
     pub fn is_in_place(&self) -> bool {
         let Some(open) = self.file.as_ref().and_then(|file| file.metadata().ok()) else {
             return false;

@@ -181,8 +181,8 @@ impl Store {
         self.journal.append(event)
     }
 
-    /// Makes sure that the history can be written, after an append that failed or where somebody has
-    /// removed its files, also with the whole runtime directory. Answers whether that was necessary; then
+    /// Makes sure that the history can be written, after an append that failed or where its files were
+    /// removed, also with the whole runtime directory. Answers whether that was necessary; then
     /// records may be gone too.
     pub fn resume(&mut self) -> Result<bool, StateError> {
         if self.journal.is_in_place() {

@@ -127,7 +127,7 @@ pub struct MadeUp {
     pub events: Vec<Event>,
     /// Events that were not stored. The next segment of the journal begins with what they changed.
     unstored: Vec<Event>,
-    /// Somebody has removed files of it.
+    /// Another process has removed files of it.
     pub removed_files: bool,
     begun: VecDeque<Job>,
     /// How main processes ended, as far as that comes later.

@@ -390,7 +390,7 @@ fn history_that_is_not_stored_is_a_warning_until_it_is() {
 }
 
 #[test]
-fn records_that_somebody_removed_are_stored_anew() {
+fn removed_records_are_stored_anew() {
     let mut bench = Bench::new(1, 1);
     let (id, _) = bench.task();
     bench.world().tasks.clear();

@@ -18,7 +18,7 @@ use crate::systemd::unit::{UnitName, UnitRecord};
 
 /// One thing that is owed.
 #[derive(Debug)]
-pub(super) enum Owed {
+pub(super) enum Debt {
     /// A record is to be removed, as soon as state can be stored (`Executor::store_again`).
     Forgetting(Record),
     /// The group of a task that has ended is to be removed.
@@ -48,73 +48,73 @@ pub(super) struct UnitDebt {
 
 /// All that is owed, in the order in which it became due.
 #[derive(Debug, Default)]
-pub(super) struct Debts(Vec<Owed>);
+pub(super) struct Debts(Vec<Debt>);
 
 impl Debts {
     /// With the groups that an earlier daemon left behind.
     pub(super) fn new(leftovers: impl IntoIterator<Item = (TaskId, Arc<Group>)>) -> Debts {
-        let owed = leftovers.into_iter().map(|(task, group)| Owed::Leftover { task, group });
+        let owed = leftovers.into_iter().map(|(task, group)| Debt::Leftover { task, group });
         Debts(owed.collect())
     }
 
-    pub(super) fn push(&mut self, owed: Owed) {
+    pub(super) fn push(&mut self, owed: Debt) {
         self.0.push(owed);
     }
 
     /// Notes that a record is to be removed, once.
     pub(super) fn forgetting(&mut self, record: Record) {
         self.forgotten(record);
-        self.push(Owed::Forgetting(record));
+        self.push(Debt::Forgetting(record));
     }
 
     /// Notes that a task is to be thawed, once.
     pub(super) fn thaw(&mut self, task: TaskId) {
         if !self.has_thaw(task) {
-            self.push(Owed::Thaw(task));
+            self.push(Debt::Thaw(task));
         }
     }
 
     /// A record that is to be removed.
     pub(super) fn record(&self) -> Option<Record> {
         self.0.iter().find_map(|owed| match owed {
-            Owed::Forgetting(record) => Some(*record),
+            Debt::Forgetting(record) => Some(*record),
             _ => None,
         })
     }
 
     /// A record was removed, or is wanted again.
     pub(super) fn forgotten(&mut self, record: Record) {
-        self.0.retain(|owed| !matches!(owed, Owed::Forgetting(other) if *other == record));
+        self.0.retain(|owed| !matches!(owed, Debt::Forgetting(other) if *other == record));
     }
 
     /// Whether a task is yet to be thawed.
     pub(super) fn has_thaw(&self, task: TaskId) -> bool {
-        self.0.iter().any(|owed| matches!(owed, Owed::Thaw(other) if *other == task))
+        self.0.iter().any(|owed| matches!(owed, Debt::Thaw(other) if *other == task))
     }
 
     /// Whether the record of a task that is over stays: it tells the next daemon of a group that keeps its
     /// processes, or of what systemd has to get back.
     pub(super) fn needs_record(&self, task: TaskId) -> bool {
         self.0.iter().any(|owed| match owed {
-            Owed::Leftover { task: other, .. } => *other == task,
-            Owed::Unit(debt) => debt.task == task,
+            Debt::Leftover { task: other, .. } => *other == task,
+            Debt::Unit(debt) => debt.task == task,
             _ => false,
         })
     }
 
-    /// The task whose unit systemd has yet to take back.
+    /// The task for which systemd has yet to take back this unit.
     pub(super) fn holder_of(&self, unit: &UnitName) -> Option<TaskId> {
         self.0.iter().find_map(|owed| match owed {
-            Owed::Unit(debt) if debt.unit.name == *unit => Some(debt.task),
+            Debt::Unit(debt) if debt.unit.name == *unit => Some(debt.task),
             _ => None,
         })
     }
 
     /// Takes out what is owed for the unit of a task.
     pub(super) fn take_unit(&mut self, task: TaskId) -> Option<UnitDebt> {
-        let is = |owed: &Owed| matches!(owed, Owed::Unit(debt) if debt.task == task);
+        let is = |owed: &Debt| matches!(owed, Debt::Unit(debt) if debt.task == task);
         match self.0.remove(self.0.iter().position(is)?) {
-            Owed::Unit(debt) => Some(debt),
+            Debt::Unit(debt) => Some(debt),
             _ => None,
         }
     }
@@ -125,7 +125,7 @@ impl Debts {
         let mut removals = Vec::new();
         for owed in all {
             match owed {
-                Owed::Removal { task, group } => removals.push((task, group)),
+                Debt::Removal { task, group } => removals.push((task, group)),
                 other => self.0.push(other),
             }
         }
@@ -136,32 +136,32 @@ impl Debts {
 impl<W: World> Executor<'_, W> {
     /// Once a cycle: all that is owed is tried again.
     pub(super) fn pay(&mut self) {
-        for owed in std::mem::take(&mut self.state.owed).0 {
+        for owed in std::mem::take(&mut self.state.debts).0 {
             match owed {
-                Owed::Removal { task, group } => self.begin(GroupJob::Remove { task, group }),
-                Owed::Unparking(task) => self.begin_unparking(task),
-                Owed::Thaw(task) => self.thaw_again(task),
-                Owed::Leftover { task, group } => {
+                Debt::Removal { task, group } => self.begin(GroupJob::Remove { task, group }),
+                Debt::Unparking(task) => self.begin_unparking(task),
+                Debt::Thaw(task) => self.thaw_again(task),
+                Debt::Leftover { task, group } => {
                     if !self.remove_leftover(task, &group) {
-                        self.state.owed.push(Owed::Leftover { task, group });
+                        self.state.debts.push(Debt::Leftover { task, group });
                     }
                 }
-                Owed::Unit(UnitDebt { task, unit, asked: false, late }) => {
+                Debt::Unit(UnitDebt { task, unit, asked: false, late }) => {
                     self.ask_back(UnitDebt { task, unit, asked: true, late }, None, None);
                 }
                 // The one is under way, and the other goes with the records (`store_again`).
-                Owed::Unit(_) | Owed::Forgetting(_) => self.state.owed.push(owed),
+                Debt::Unit(_) | Debt::Forgetting(_) => self.state.debts.push(owed),
             }
         }
     }
 
     /// The loop ends, and there is no next cycle: what could not be thawed is tried once more.
     pub(super) fn thaw_all(&mut self) {
-        let all = std::mem::take(&mut self.state.owed).0;
+        let all = std::mem::take(&mut self.state.debts).0;
         for owed in all {
             match owed {
-                Owed::Thaw(task) => self.thaw_again(task),
-                other => self.state.owed.push(other),
+                Debt::Thaw(task) => self.thaw_again(task),
+                other => self.state.debts.push(other),
             }
         }
     }
