@@ -28,8 +28,10 @@ use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
 use crate::core::restore::Start;
 use crate::core::shaper::Shaper;
+use crate::core::slots::Seat;
 use crate::core::state::Restored;
 use crate::core::step::{Input, Record};
+use crate::core::task::Task;
 use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
@@ -82,11 +84,29 @@ pub struct EarlierTasks {
     pub started: Option<Event>,
 }
 
+/// Which tasks cannot run: no record has it, and one of them must not get an active slot that came free
+/// meanwhile.
+fn find_halts(world: &impl World, tasks: &mut [Task], groups: &BTreeMap<TaskId, Group>) {
+    for task in tasks.iter_mut().filter(|task| task.seat != Seat::Active && !task.frozen) {
+        let Some(group) = groups.get(&task.id) else { continue };
+        let main = task.who.process.filter(|_| !task.main_exited);
+        match world.halt(group, main) {
+            Ok(halt) => task.halted = halt,
+            Err(error) => {
+                // Most likely its last process has just ended.
+                let id = task.id;
+                tracing::debug!(task = %id, %error, "whether task {id} can run is not known: {error}");
+            }
+        }
+    }
+}
+
 impl<W: World> Driver<W> {
     /// Goes on where the daemon before ended, and publishes the first snapshot.
     pub fn resume(world: W, resumed: Resumed, now: Moment) -> Driver<W> {
         let Resumed { config, rights, found, damage, first, time_namespace, .. } = resumed;
-        let EarlierTasks { restored, start, mut groups, remove, left, started } = found;
+        let EarlierTasks { mut restored, start, mut groups, remove, left, started } = found;
+        find_halts(&world, &mut restored.tasks, &groups);
         let cpus = UsableCpus::of(&first.1).unwrap_or(1.into());
         let mains =
             restored.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();

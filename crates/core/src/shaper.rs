@@ -159,6 +159,7 @@ impl Shaper {
             shaper.counters.next_order =
                 shaper.counters.next_order.max(task.order.0.saturating_add(1));
             shaper.slots.insert(task.seat, task.rank(), id);
+            shaper.slots.halt(id, task.halted.is_some());
             if let Some(key) = task.job_key() {
                 shaper.jobs.started(key, task.labels.group.as_ref());
             }

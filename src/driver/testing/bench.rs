@@ -1,6 +1,6 @@
 //! A loop on the made-up world, and those who use it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,13 @@ use crate::command::{
     AdmitRequest, Caller, CallerProcess, Command, CommandError, Reply, Subject, Wait,
 };
 use crate::config::{Auto, Config};
-use crate::core::event::EventKind;
+use crate::core::event::{Event, EventKind};
 use crate::core::history_state::HistoryState;
 use crate::core::model::{Labels, Level, ReservationId, TaskId};
 use crate::core::restore::{GroupUse, Known, Observation, Restore, Verdict};
+use crate::core::shaper::Shaper;
+use crate::core::state::Reservation;
+use crate::core::task::Task;
 use crate::driver::turn::Happened;
 use crate::driver::world::Kernel as _;
 use crate::driver::{Driver, EarlierTasks, Resumed, Tickets};
@@ -34,6 +37,8 @@ pub struct Bench {
     pub now: Moment,
     snapshot: watch::Receiver<Arc<Snapshot>>,
     epoch: u32,
+    /// What the start did.
+    pub start: Vec<Call>,
 }
 
 /// An answer that may not be there yet.
@@ -84,9 +89,9 @@ impl Bench {
             events: Arc::new(EventRing::new(1000, world.events.iter().cloned())),
         };
         let driver = Some(Driver::resume(world, resumed, now));
-        let mut bench = Bench { driver, config, now, snapshot, epoch };
+        let mut bench = Bench { driver, config, now, snapshot, epoch, start: Vec::new() };
         bench.finish_all();
-        bench.world().calls.clear();
+        bench.start = std::mem::take(&mut bench.world().calls);
         bench
     }
 
@@ -94,7 +99,9 @@ impl Bench {
     pub fn restart(mut self) -> Bench {
         self.world().calls.clear();
         let Driver { state, .. } = self.driver.take().unwrap();
-        Bench::on(state.world.after_kill(), self.config.clone(), self.epoch + 1)
+        // It reads the file anew.
+        let config = state.world.config.clone();
+        Bench::on(state.world.after_kill(), config, self.epoch + 1)
     }
 
     /// The loop.
@@ -248,6 +255,28 @@ impl Bench {
         Some((wanted, driver.world().level(&path)))
     }
 
+    /// What the loop knows.
+    pub fn core(&mut self) -> &Shaper {
+        &self.driver().core
+    }
+
+    /// What the next daemon would know.
+    pub fn stored(&mut self) -> Stored {
+        let world = self.world();
+        let promises = world.reservations.values();
+        Stored {
+            tasks: world.tasks.clone(),
+            promises: promises.map(|it| (it.id, it.reservation.clone())).collect(),
+            history: folded(&world.events),
+        }
+    }
+
+    /// The machine stops and starts anew.
+    pub fn reboot(mut self) -> Bench {
+        self.world().reboot();
+        self.restart()
+    }
+
     /// Those that wait in the groups made for them.
     pub fn parked(&mut self) -> BTreeSet<TaskId> {
         self.driver().core.all_parked().map(|task| task.id).collect()
@@ -291,17 +320,32 @@ impl Drop for Bench {
     }
 }
 
+/// The state directory.
+pub struct Stored {
+    pub tasks: BTreeMap<TaskId, Task>,
+    pub promises: BTreeMap<ReservationId, Reservation>,
+    pub history: HistoryState,
+}
+
+fn folded(events: &[Event]) -> HistoryState {
+    let mut history = HistoryState::default();
+    events.iter().for_each(|event| history.fold(event));
+    history
+}
+
 /// What is left of the daemon before, as `src/node/find.rs` finds it on a real node.
 fn find(world: &mut MadeUp, now: BootTime) -> EarlierTasks {
-    let mut history = HistoryState::default();
-    for event in &world.events {
-        history.fold(event);
-    }
+    let history = folded(&world.events);
+    let earlier_boot = std::mem::take(&mut world.rebooted);
     let promises = world.reservations.values();
     let promises = promises.map(|record| (record.id, record.reservation.clone())).collect();
     let mut restore = Restore::new(history, false, world.tasks.values(), promises);
-    let (mut groups, mut remove) = (std::collections::BTreeMap::new(), Vec::new());
+    let (mut groups, mut remove) = (BTreeMap::new(), Vec::new());
     for task in world.tasks.values().cloned().collect::<Vec<_>>() {
+        if earlier_boot {
+            restore.earlier_boot(task);
+            continue;
+        }
         let stored = task.group.as_ref().map(|record| world.presumed(record));
         let made = || {
             let mut group = world.made_for(task.id)?;

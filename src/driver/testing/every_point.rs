@@ -45,6 +45,8 @@ fn play(bench: &mut Bench) -> [ProcessRef; 4] {
 
 /// What holds whenever nothing is under way.
 pub fn check(bench: &mut Bench, why: &str) {
+    super::invariants::slots(bench.core(), why);
+    super::invariants::stored(bench, why);
     let shown = bench.shown_ids();
     let known: BTreeSet<_> = bench.parked().union(&shown).copied().collect();
     let stored: BTreeSet<_> = bench.world().tasks.keys().copied().collect();

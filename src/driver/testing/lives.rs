@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::bench::{Answer, MEMBER, request};
 use super::every_point::{check, wind_up};
 use super::made_up::HOME;
-use super::{Bench, Fault};
+use super::{Bench, Call, Fault};
 use crate::command::{AdmitRequest, Caller, Command, QueueId, ReserveRequest, Wait};
 use crate::config::Auto;
 use crate::core::event::EventKind;
-use crate::core::model::{Label, Priority, ReservationId};
+use crate::core::model::{Label, Priority, ReservationId, TaskId};
 use crate::core::state::Lease;
 use crate::core::task::Finder;
 use crate::found::{Attach, DiscoveredTask, Presumed};
@@ -85,9 +86,10 @@ enum Happening {
     FreezeRoot,
     Refuse,
     Kill,
+    Reboot,
 }
 
-const HAPPENINGS: [Happening; 27] = [
+const HAPPENINGS: [Happening; 28] = [
     Happening::Admit,
     Happening::AdmitAndWait,
     Happening::AdmitInPlace,
@@ -115,6 +117,7 @@ const HAPPENINGS: [Happening; 27] = [
     Happening::FreezeRoot,
     Happening::Refuse,
     Happening::Kill,
+    Happening::Reboot,
 ];
 
 struct Life {
@@ -124,6 +127,8 @@ struct Life {
     weights: Vec<usize>,
     answers: Vec<Answer<proto::Task>>,
     reservations: Vec<ReservationId>,
+    /// Tasks that clients were answered.
+    admitted: BTreeSet<TaskId>,
 }
 
 impl Life {
@@ -132,13 +137,15 @@ impl Life {
         let weights = HAPPENINGS.map(|happening| match happening {
             // Without them nothing happens at all.
             Happening::Admit | Happening::Exit | Happening::Finish => numbers.usize(4..12),
+            // With few of them something is left to be lost.
+            Happening::Reboot => usize::from(numbers.u8(..3) == 0),
             _ if numbers.u8(..3) == 0 => 0,
             _ => numbers.usize(1..8),
         });
         let bench = Bench::new(numbers.u32(1..4), numbers.u32(0..4));
-        let (answers, reservations) = (Vec::new(), Vec::new());
+        let (answers, reservations, admitted) = (Vec::new(), Vec::new(), BTreeSet::new());
         let weights = weights.to_vec();
-        Life { bench: Some(bench), numbers, weights, answers, reservations }
+        Life { bench: Some(bench), numbers, weights, answers, reservations, admitted }
     }
 
     fn bench(&mut self) -> &mut Bench {
@@ -303,6 +310,11 @@ impl Life {
                 let path = self.elsewhere_path();
                 if let Some(pid) = self.process() {
                     self.bench().world().leave_for(pid, &path);
+                    if self.numbers.bool() {
+                        // In company it cannot go on in place there.
+                        let other = self.bench().world().start(MEMBER);
+                        self.bench().world().move_away(other.pid, &path);
+                    }
                 }
             }
             Happening::Freeze => {
@@ -324,8 +336,62 @@ impl Life {
                 self.answers.clear();
                 self.bench = self.bench.take().map(Bench::restart);
             }
+            Happening::Reboot => {
+                self.answers.clear();
+                self.reservations.clear();
+                self.bench = self.bench.take().map(Bench::reboot);
+            }
         }
         happening
+    }
+
+    /// Notes which admissions were answered.
+    fn take_answers(&mut self) {
+        let admitted = &mut self.admitted;
+        self.answers.retain_mut(|answer| match answer.try_recv() {
+            Ok(answer) => {
+                admitted.extend(answer.ok().and_then(|task| task.id.parse::<TaskId>().ok()));
+                false
+            }
+            Err(TryRecvError::Empty) => true,
+            Err(TryRecvError::Closed) => false,
+        });
+    }
+
+    /// What was answered is so until an event says that it is over.
+    fn check_answered(&mut self, why: &str) {
+        let shown = self.bench().shown_ids();
+        let history = self.bench().stored().history;
+        for id in &self.admitted {
+            assert!(!history.live.contains_key(id) || shown.contains(id), "{why}: {id} is lost");
+        }
+        self.admitted.retain(|id| shown.contains(id));
+        let events = &self.bench.as_mut().unwrap().world().events;
+        let recorded = |id: &TaskId| {
+            let name = id.to_string();
+            events.iter().any(|event| {
+                event.kind == EventKind::Admitted && event.task.as_ref() == Some(&name)
+            })
+        };
+        for id in &self.admitted {
+            assert!(recorded(id), "{why}: {id} was answered, and the history has no admission");
+        }
+    }
+
+    /// A daemon that begins while nothing is under way changes nothing.
+    fn restart_quietly(&mut self, why: &str) {
+        let shown = |bench: &mut Bench| -> Vec<_> {
+            let ids = bench.shown_ids();
+            let tasks = bench.core().tasks().filter(|(id, _)| ids.contains(id));
+            tasks.map(|(id, it)| (id, it.seat, it.priority, it.labels.clone())).collect()
+        };
+        let before = shown(self.bench());
+        self.answers.clear();
+        self.bench = self.bench.take().map(Bench::restart);
+        assert_eq!(shown(self.bench()), before, "{why}: another daemon");
+        let start = std::mem::take(&mut self.bench().start);
+        let makes = start.iter().any(|call| matches!(call, Call::Make(_)));
+        assert!(!makes, "{why}: another daemon did {start:?}");
     }
 
     fn elsewhere_path(&mut self) -> String {
@@ -385,8 +451,10 @@ fn live(seed: u64, traced: bool) -> BTreeSet<EventKind> {
         if traced {
             eprintln!("step {step}: {happening:?} {calls:?}");
         }
+        let why = format!("LRS_LIVES_SEED={seed}, after step {step}, {last:?}");
+        super::invariants::slots(life.bench().core(), &why);
+        life.take_answers();
         if step % 20 == 19 {
-            let why = format!("LRS_LIVES_SEED={seed}, after step {step}, {last:?}");
             life.bench().world().fault = None;
             if life.numbers.bool() {
                 life.bench().back_to_normal();
@@ -394,6 +462,10 @@ fn live(seed: u64, traced: bool) -> BTreeSet<EventKind> {
             life.bench().finish_all();
             (0..5).for_each(|_| life.bench().cycle());
             check(life.bench(), &why);
+            life.check_answered(&why);
+            if life.numbers.bool() {
+                life.restart_quietly(&why);
+            }
             last.clear();
         }
     }

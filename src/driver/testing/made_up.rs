@@ -27,6 +27,7 @@ use crate::core::task::{Halt, Task};
 use crate::driver::job::{CycleRequest, GroupJob, Job, UnitJob};
 use crate::driver::message::{Ahead, CycleReport, Message, Placed};
 use crate::driver::turn::End;
+use crate::driver::world::Kernel as _;
 use crate::rights::Rights;
 use crate::state::record::ReservationRecord;
 use crate::units::{Moment, Pid, ProcessRef};
@@ -127,6 +128,8 @@ pub struct MadeUp {
     pub events: Vec<Event>,
     /// Events that were not stored. The next segment of the journal begins with what they changed.
     unstored: Vec<Event>,
+    /// The machine stopped since the daemon did.
+    pub rebooted: bool,
     /// Another process has removed files of it.
     pub removed_files: bool,
     begun: VecDeque<Job>,
@@ -207,6 +210,14 @@ impl MadeUp {
         let (refused, ends, calls) = (RefCell::default(), Vec::new(), Vec::new());
         let (unstored, looked_up, dead, fault) = (Vec::new(), Vec::new(), false, None);
         MadeUp { watched, begun, looked_up, refused, ends, calls, unstored, dead, fault, ..self }
+    }
+
+    /// No process and no group is left; of another boot, no promise is believed.
+    pub fn reboot(&mut self) {
+        self.processes.clear();
+        self.groups.clear();
+        self.reservations.clear();
+        (self.frozen_root, self.rebooted) = (false, true);
     }
 
     /// A child of `parent`, in its group.
@@ -308,7 +319,7 @@ impl MadeUp {
         self.frozen_root = on;
     }
 
-    fn inside(&self, path: &str) -> Vec<Pid> {
+    pub(super) fn inside(&self, path: &str) -> Vec<Pid> {
         let within = |process: &Process| crate::cgroup::is_within(&process.group, path);
         self.processes.iter().filter(|(_, process)| within(process)).map(|(pid, _)| *pid).collect()
     }
@@ -495,6 +506,10 @@ impl MadeUp {
                 (check.task, shown.map(|shown| Some((shown, drifts))))
             })
             .collect();
+        let shaped = cycle.check.iter().filter(|check| !check.frozen);
+        let halts = shaped
+            .filter_map(|check| Some((check.task, self.halt(&check.group, check.main).ok()?)))
+            .collect();
         let outside = cycle.members.iter().filter(|(_, group, process)| {
             let living = self.living(*process);
             living.is_some_and(|it| !crate::cgroup::is_within(&it.group, &group.record.path))
@@ -515,7 +530,7 @@ impl MadeUp {
             kept_files: (0, 0),
             disks: Vec::new(),
             effects: None,
-            halts: Vec::new(),
+            halts,
             frozen_root: Ok(self.frozen_root.then(|| PathBuf::from("/lrs/cgroup.freeze"))),
         }
     }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod every_point;
+mod invariants;
 mod lives;
 mod made_up;
 mod turns;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use super::HOME;
 use super::{Call, MadeUp, Method, Process, ROOT, own, rights};
 use crate::cgroup::{
     Attachment, Capabilities, CgroupError, CpuTiers, Drift, Effects, Group, GroupDirs, GroupRecord,
@@ -94,8 +95,9 @@ impl Kernel for MadeUp {
         _: Members,
         _: bool,
     ) -> Result<Option<Surroundings>, CgroupError> {
-        self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
-        Ok(Some(Surroundings { held_by: HeldBy::None, alone: true, weighed: true }))
+        let living = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
+        let alone = living.group == HOME || self.inside(&living.group).len() == 1;
+        Ok(Some(Surroundings { held_by: HeldBy::None, alone, weighed: true }))
     }
 
     fn escaped_limit(&self, _: ProcessRef, _: Move<'_>) -> Option<String> {
