@@ -1,6 +1,8 @@
 //! Random lives of a node with its loop: members admit, wait, reserve, release and go; processes fork and
 //! end; strangers write weights, move and freeze; deeds are refused; the daemon is killed before any deed and
-//! begins again. Whenever nothing is under way everything is as it has to be.
+//! begins again, on the same boot or another, with all records or without one. After every turn slots and
+//! priorities are as they have to be; whenever nothing is under way everything is, and another daemon that
+//! begins then changes nothing.
 //!
 //! Each seed leaves some kinds of events out, and weighs the others as it likes, so that one life is full of
 //! kills and the next has none. A seed that fails is played again with `LRS_LIVES_SEED`. `LRS_LIVES_STEPS`:
@@ -86,10 +88,11 @@ enum Happening {
     FreezeRoot,
     Refuse,
     Kill,
+    LoseRecord,
     Reboot,
 }
 
-const HAPPENINGS: [Happening; 28] = [
+const HAPPENINGS: [Happening; 29] = [
     Happening::Admit,
     Happening::AdmitAndWait,
     Happening::AdmitInPlace,
@@ -117,6 +120,7 @@ const HAPPENINGS: [Happening; 28] = [
     Happening::FreezeRoot,
     Happening::Refuse,
     Happening::Kill,
+    Happening::LoseRecord,
     Happening::Reboot,
 ];
 
@@ -138,7 +142,7 @@ impl Life {
             // Without them nothing happens at all.
             Happening::Admit | Happening::Exit | Happening::Finish => numbers.usize(4..12),
             // With few of them something is left to be lost.
-            Happening::Reboot => usize::from(numbers.u8(..3) == 0),
+            Happening::Reboot | Happening::LoseRecord => usize::from(numbers.u8(..3) == 0),
             _ if numbers.u8(..3) == 0 => 0,
             _ => numbers.usize(1..8),
         });
@@ -334,6 +338,17 @@ impl Life {
                 }
                 // Those that waited for an answer have none.
                 self.answers.clear();
+                self.bench = self.bench.take().map(Bench::restart);
+            }
+            Happening::LoseRecord => {
+                self.answers.clear();
+                let ids: Vec<_> = self.bench().world().tasks.keys().copied().collect();
+                let index = self.numbers.usize(..ids.len().max(1));
+                if let Some(id) = ids.get(index) {
+                    self.bench().world().tasks.remove(id);
+                    // One in place, or on its way, is known by its record alone.
+                    self.admitted.remove(id);
+                }
                 self.bench = self.bench.take().map(Bench::restart);
             }
             Happening::Reboot => {
