@@ -66,10 +66,25 @@ pub(super) fn holds(
     Ok(Some(inside))
 }
 
+/// See [`super::TierTree::went_to`]. `root`: where LRS's own groups are.
+pub(super) fn went_to(
+    hierarchies: &[Hierarchy],
+    root: &str,
+    record: &GroupRecord,
+    pid: Pid,
+) -> Result<Option<String>, CgroupError> {
+    let membership = Membership::of_process(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+    Ok(in_use(hierarchies, record).find_map(|hierarchy| {
+        let path = membership.path_in(hierarchy)?;
+        let went = !is_within(path, root) && is_younger(hierarchy, path, &record.path);
+        went.then(|| path.to_owned())
+    }))
+}
+
 /// Whether the group `path` was made after `own`, of the same hierarchy: kernfs numbers its directories
 /// in the order in which they are made (`__kernfs_new_node`, fs/kernfs/dir.c; 5.5+). What cannot be
 /// read is not.
-pub(super) fn is_younger(hierarchy: &Hierarchy, path: &str, own: &str) -> bool {
+fn is_younger(hierarchy: &Hierarchy, path: &str, own: &str) -> bool {
     let number = |path: &str| dirs::inode(&hierarchy.dir(path)).ok().flatten();
     path != "/" && number(path).zip(number(own)).is_some_and(|(there, own)| there > own)
 }

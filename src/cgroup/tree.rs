@@ -601,8 +601,9 @@ impl TierTree {
         members::holds(&self.root.hierarchies, &group.record, process)
     }
 
-    /// The group that `process` is in, if it is outside of `group`, one of LRS's, and was made after
-    /// that: then it went there by its own doing.
+    /// The group that `process` is in, in any hierarchy in use, if it is outside of `group`, one of LRS's, and
+    /// was made after that: then it went there by its own doing. On v1 systemd makes the group of a scope only
+    /// where it has something to set, and moves the process to the slice's in the others.
     pub fn went_to(
         &self,
         group: &Group,
@@ -611,10 +612,7 @@ impl TierTree {
         if self.observing || group.record.attachment != Attachment::Own {
             return Ok(None);
         }
-        let path = self.mover().present_group(process.pid)?;
-        let own = &group.record.path;
-        let elsewhere = !is_within(&path, &self.root.path);
-        Ok((elsewhere && members::is_younger(self.primary(), &path, own)).then_some(path))
+        members::went_to(&self.root.hierarchies, &self.root.path, &group.record, process.pid)
     }
 
     /// Whether `owner`, who has no admin's rights, may have `group` managed in place: every process

@@ -116,7 +116,7 @@ fn whatever_way_a_task_ends_is_reported_and_its_job_counts_failures() {
 }
 
 /// Linux 6.15 and later.
-fn pidfds_keep_status() -> bool {
+pub fn pidfds_keep_status() -> bool {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());

@@ -266,6 +266,30 @@ fn a_run_in_a_job_uses_the_slot_of_the_job_and_each_goes_one_by_one() {
     daemon.nothing_left();
 }
 
+/// On v1 `systemd-run --scope` makes a group where there is something to set, and goes into the slice's in
+/// the hierarchy of the weights.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn on_v1_a_younger_group_in_one_hierarchy_is_enough_to_be_left() {
+    let mut daemon = Daemon::start("scope", SETTINGS);
+    if !is_v1(&daemon) {
+        return;
+    }
+    let pid = daemon.run(&["--name", "leaves"], &["cat"]);
+    let cpu = daemon.cpu_dir(&task(&daemon, "leaves"));
+    let top = cpu.ancestors().nth(2).unwrap();
+    let in_cpu = |mount: &str| mount.split(',').any(|controller| controller == "cpu");
+    let managed = Managed::new(&daemon, "run-1.scope", |mount| !in_cpu(mount));
+    managed.take(pid.unsigned_abs());
+    fs::write(top.join("cgroup.procs"), pid.to_string()).expect("a move");
+    daemon.nothing_left();
+    assert!(groups_of(pid).contains("run-1.scope"), "{}", groups_of(pid));
+    let left = daemon.events().into_iter().find(|event| event["type"] == "left").unwrap();
+    assert!(left["reason"].as_str().unwrap().contains("run-1.scope"), "{left:?}");
+    daemon.finish(pid);
+    daemon.join(pid);
+}
+
 /// What a task puts into a group made after its admission stays there, as `systemd-run --scope` or a
 /// rootless container would.
 #[test]
