@@ -14,6 +14,7 @@
 //! | [`state`] | records and history that survive the daemon | files of the runtime directory |
 //! | [`driver`] | the one loop that owns the state, over a `World` | none of the node: traits |
 //! | [`node`] | that world for real: cgroups, threads, records, what wakes the loop | all above, [`clock`] |
+//! | [`pretend`] | the same, pretended: no root, no kernel, no real time | all above, `lrs_sim` |
 //! | [`command`], [`rights`], [`publish`] | what clients may ask, who may, what they read | `core` |
 //! | [`server`] | one service layer; gRPC and D-Bus translate to it and decide nothing | `command`, `publish` |
 //! | [`systemd`] | systemd's manager, readiness, watchdog | D-Bus, sd_notify |
@@ -45,6 +46,7 @@ pub mod found;
 pub mod give_back;
 pub mod kernfs;
 pub mod node;
+pub mod pretend;
 pub mod publish;
 pub mod rights;
 mod runtime;

@@ -8,9 +8,9 @@
 //! |---|---|---|
 //! | [`placement`] | the policies of LRS's sources, pure | `plan` |
 //! | [`bytecode`] | the class of a Hadoop program that has not run yet | `classify` |
-//! | [`simulation`] | whole clusters around the policies, from a seed | `simulate`, `tables` |
+//! | [`simulation`] | whole clusters around the policies, from a seed | `simulate`, `tables`, `queue` |
 //!
-//! A node with LRS in a simulated cluster is that of [`lrs_sim`], with the real core inside. Nothing
+//! A node with LRS in a simulated cluster is that of [`lrs::pretend`], with lrsd's own loop. Nothing
 //! here reads a clock or writes a file but the commands (`src/cli`); a jar is read by
 //! [`bytecode::jar`] alone.
 

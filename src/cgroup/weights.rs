@@ -116,6 +116,13 @@ impl Pair {
 }
 
 impl WeightPlan {
+    /// `cpu.weight` and `io.weight` of an own group at `level`, on cgroup v2 without `cpu.idle` and with
+    /// iocost.
+    pub fn weights(&self, level: Level) -> (u64, u64) {
+        // The lane is one of the CPU's.
+        (CPU_WEIGHT.pair(self).of(level), IO_WEIGHT.pair(self).of(level.tier()))
+    }
+
     /// Passive tasks there may be for one active task, rounded up; at least 1.
     fn passive_per_active(&self) -> u64 {
         u64::from(self.passive_max).div_ceil(u64::from(self.active_capacity.max(1))).max(1)

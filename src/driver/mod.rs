@@ -12,7 +12,7 @@
 //! ([`job`]) and comes back as a message ([`message`]).
 //!
 //! It is generic over its [`world`], and has no file, process, thread or clock of its own:
-//! [`crate::node`] gives it its turns on a real node, `testing` on one that is made up.
+//! [`crate::node`] gives it its turns on a real node, [`crate::pretend`] on one that is pretended.
 //!
 //! A turn takes ends of processes first, then messages, then commands, then time; carries out
 //! what the core decided, weights before records; replaces the snapshot; and only then

@@ -57,7 +57,7 @@ impl Tickets {
     }
 
     /// With this key.
-    pub(super) fn with_key(key: &[u8; KEY_BYTES], run: u32, started: BootTime) -> Tickets {
+    pub fn with_key(key: &[u8; KEY_BYTES], run: u32, started: BootTime) -> Tickets {
         Tickets { key: hmac::Key::new(hmac::HMAC_SHA256, key), run, started }
     }
 

@@ -17,6 +17,7 @@ use super::{Driver, Executor, parking};
 use crate::command::Command;
 use crate::core::event::EventKind;
 use crate::core::model::TaskId;
+use crate::core::shaper::Shaper;
 use crate::core::step::Input;
 use crate::units::{BootTime, Moment, Pid};
 
@@ -46,6 +47,16 @@ impl<W: World> Driver<W> {
     /// The node, for what is beside the turns.
     pub fn world(&mut self) -> &mut W {
         &mut self.state.world
+    }
+
+    /// The same, when the loop is over.
+    pub fn into_world(self) -> W {
+        self.state.world
+    }
+
+    /// What has been decided.
+    pub fn core(&self) -> &Shaper {
+        &self.core
     }
 
     /// How long nothing is due.

@@ -1,8 +1,8 @@
 //! Everything that the loop does to the node, and all that it asks of it: the one seam between the
 //! rules and the kernel.
 //!
-//! The loop is generic over a [`World`]. The real one is [`crate::node`]; tests have one that is made
-//! up, without root, cgroups, threads or a clock.
+//! The loop is generic over a [`World`]. The real one is [`crate::node`]; [`crate::pretend`] has none of
+//! root, cgroups, threads and clocks.
 //!
 //! 1. A method does one thing to one task and decides nothing.
 //! 2. An error is in a signature only where the loop does something about it; else it is a line in the

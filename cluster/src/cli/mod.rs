@@ -7,6 +7,7 @@ mod suites;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use lrs_place::simulation::queue::QueueArguments;
 use lrs_term::{Failure, Output};
 
 /// Decide which task goes to which node of a cluster, and simulate whole clusters.
@@ -56,6 +57,8 @@ enum Command {
         lrs-place simulate cluster/suites/million.toml\n  \
         lrs-place simulate cluster/suites/cross.toml --svg bars.svg --figure job_mean")]
     Simulate(suites::SimulateArgs),
+    /// Queues of jobs on one node: makespan and response with LRS and with fixed numbers of slots
+    Queue(QueueArguments),
     /// The tables that the policies' sources published, beside what the simulation gives
     ///
     /// Runs the suites of cluster/suites/tables, which are in the program.
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => with_output(args.json, |out| plan::plan_file(&args, out)),
         Command::Classify(args) => with_output(args.json, |out| classify::classify(&args, out)),
         Command::Simulate(args) => with_output(false, |out| suites::simulate(&args, out)),
+        Command::Queue(args) => with_output(false, |out| suites::queue(&args, out)),
         Command::Tables(args) => with_output(false, |out| suites::tables(&args, out)),
     };
     match ended {

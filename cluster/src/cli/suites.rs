@@ -20,6 +20,7 @@ use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use lrs_place::simulation::bars::bars;
 use lrs_place::simulation::figures::{Figures, NAMES};
+use lrs_place::simulation::queue::{self, QueueArguments};
 use lrs_place::simulation::suite::{self, Outcome, Suite, csv, json, of_class, play, work};
 use lrs_term::{Exit, Failure, Output};
 
@@ -83,6 +84,12 @@ pub(super) fn simulate(args: &SimulateArgs, out: &mut Output) -> Result<(), Fail
     };
     let suites = args.files.iter().map(read).collect::<Result<Vec<Suite>, Failure>>()?;
     run(suites, &args.options, out)
+}
+
+/// `lrs-place queue`
+pub(super) fn queue(args: &QueueArguments, out: &mut Output) -> Result<(), Failure> {
+    out.line(queue::head())?;
+    args.rows().try_for_each(|row| out.line(row))
 }
 
 /// `lrs-place tables [NAME...]`

@@ -20,7 +20,6 @@ use crate::simulation::shaped::Shaped;
 use crate::simulation::workload::Todo;
 use lrs_sim::load::Load;
 use lrs_sim::node::{Hardware, Node};
-use lrs_sim::outside::Alive;
 use lrs_sim::tree::ROOT;
 
 /// A disk request alone, where a disk is shared.
@@ -58,7 +57,6 @@ pub struct Ended {
 }
 
 /// A node as the cluster sees it.
-#[derive(Clone, Debug)]
 pub enum Machine {
     /// A slot is as fast as any.
     Slots(Slots),
@@ -70,61 +68,43 @@ pub enum Machine {
 
 impl Machine {
     /// A node that boots at `now`.
-    ///
-    /// # Errors
-    /// None: nothing kills the daemon.
-    pub fn boot(scenario: &Scenario, speed: f64, now: Duration) -> Alive<Machine> {
-        Ok(match scenario.nodes.kind {
+    pub fn boot(scenario: &Scenario, speed: f64, now: Duration) -> Machine {
+        match scenario.nodes.kind {
             Kind::Static => Machine::Slots(Slots { speed, running: Vec::new() }),
             Kind::Shared => Machine::Shared(Box::new(Shared::boot(&scenario.nodes, now))),
-            Kind::Lrs => Machine::Lrs(Box::new(Shaped::boot(&scenario.nodes, now)?)),
-        })
+            Kind::Lrs => Machine::Lrs(Box::new(Shaped::boot(&scenario.nodes, now))),
+        }
     }
 
     /// A task starts, and first moves its input.
-    ///
-    /// # Errors
-    /// None: nothing kills the daemon.
-    pub fn start(&mut self, start: Start) -> Alive<()> {
+    pub fn start(&mut self, start: Start) {
         match self {
             Machine::Slots(slots) => slots.start(start),
             Machine::Shared(shared) => shared.start(start),
-            Machine::Lrs(shaped) => shaped.start(start)?,
+            Machine::Lrs(shaped) => shaped.start(start),
         }
-        Ok(())
     }
 
     /// Time passes until `to`; `ended` gets what ends, in the order in which it does.
-    ///
-    /// # Errors
-    /// None: nothing kills the daemon.
-    pub fn advance(&mut self, to: Duration, ended: &mut Vec<Ended>) -> Alive<()> {
+    pub fn advance(&mut self, to: Duration, ended: &mut Vec<Ended>) {
         match self {
             Machine::Slots(slots) => slots.advance(to, ended),
             Machine::Shared(shared) => shared.advance(to, ended),
-            Machine::Lrs(shaped) => shaped.advance(to, ended)?,
+            Machine::Lrs(shaped) => shaped.advance(to, ended),
         }
-        Ok(())
     }
 
     /// A task is killed.
-    ///
-    /// # Errors
-    /// None: nothing kills the daemon.
-    pub fn kill(&mut self, task: TaskId) -> Alive<()> {
+    pub fn kill(&mut self, task: TaskId) {
         match self {
             Machine::Slots(slots) => slots.running.retain(|(_, of)| *of != task),
             Machine::Shared(shared) => shared.kill(task),
-            Machine::Lrs(shaped) => shaped.kill(task)?,
+            Machine::Lrs(shaped) => shaped.kill(task),
         }
-        Ok(())
     }
 
     /// The tasks that it ends because it is short of memory.
-    ///
-    /// # Errors
-    /// None: nothing kills the daemon.
-    pub fn starve(&mut self) -> Alive<Vec<TaskId>> {
+    pub fn starve(&mut self) -> Vec<TaskId> {
         let (mut starved, mut short) = (Vec::new(), true);
         while short {
             let found = match self {
@@ -134,11 +114,11 @@ impl Machine {
             };
             short = found.is_some();
             if let Some(task) = found {
-                self.kill(task)?;
+                self.kill(task);
                 starved.push(task);
             }
         }
-        Ok(starved)
+        starved
     }
 
     /// The slots that it offers now, where these change.

@@ -3,14 +3,16 @@
 //!
 //! [`crate::placement`] decides and this carries out: it has no rule of its own about which task goes
 //! where. So a published result can be held against the policy that `lrs-place plan` has, and all
-//! policies against each other on the same workload. A node with LRS is that of [`lrs_sim`].
+//! policies against each other on the same workload. A node with LRS is that of
+//! [`lrs::pretend`]: lrsd's own loop.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`scenario`] | what a case says, with its faults |
 //! | [`workload`] | jobs and their tasks, drawn from a seed when they arrive |
 //! | [`machine`] | nodes: slots that do not disturb each other, CPUs and a disk that are shared, LRS |
-//! | [`shaped`] | a node with the real core inside |
+//! | [`shaped`] | a node with lrsd's loop |
+//! | [`queue`] | queues of jobs on one node: LRS against fixed numbers of slots |
 //! | [`run`] | the queue of events |
 //! | [`once`] | one decision for one moment, many times |
 //! | [`formula`] | figures that need no cluster |
@@ -33,6 +35,7 @@ mod forecast;
 pub mod formula;
 pub mod machine;
 pub mod once;
+pub mod queue;
 pub mod run;
 pub mod scenario;
 pub mod shaped;

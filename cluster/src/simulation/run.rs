@@ -25,7 +25,6 @@ use crate::simulation::forecast::TaskTimes;
 use crate::simulation::machine::{Ended, Machine, Start};
 use crate::simulation::scenario::Scenario;
 use crate::simulation::workload::{Arrival, Todo, Workload, exponential, random, spread};
-use lrs_sim::outside::Killed;
 
 /// Time between two checks of the shares of the groups.
 const LOOK: Duration = Duration::from_secs(10);
@@ -67,12 +66,6 @@ pub enum Refused {
     /// A promise of the simulation is broken: a fault of lrs-place.
     #[error("a fault of lrs-place: {0}")]
     Broken(String),
-}
-
-impl From<Killed> for Refused {
-    fn from(_: Killed) -> Refused {
-        Refused::Broken("the daemon was killed without a fuse".into())
-    }
 }
 
 /// A round of a case.
@@ -134,8 +127,8 @@ impl<'a> Run<'a> {
         let mut rngs: Vec<_> = (0..nodes.len()).map(|node| random(seed, 4, node as u64)).collect();
         let speed = |rng: &mut Pcg64Mcg| spread(rng, scenario.nodes.speed_spread).max(0.01);
         let speeds: Vec<f64> = rngs.iter_mut().map(speed).collect();
-        let boot = |speed: &f64| Machine::boot(scenario, *speed, Duration::ZERO).map(Some);
-        let machines = speeds.iter().map(boot).collect::<Result<Vec<_>, _>>()?;
+        let boot = |speed: &f64| Some(Machine::boot(scenario, *speed, Duration::ZERO));
+        let machines = speeds.iter().map(boot).collect();
         let mut workload = Workload::new(scenario, seed, &cluster);
         let seconds = Duration::from_secs_f64;
         let preemption = scenario.preempt.map(|preempt| {
@@ -237,7 +230,7 @@ impl<'a> Run<'a> {
             Event::Down(node) => self.down(node, now)?,
             Event::Up(node) => {
                 let speed = self.speeds[node];
-                self.machines[node] = Some(Machine::boot(self.scenario, speed, now)?);
+                self.machines[node] = Some(Machine::boot(self.scenario, speed, now));
                 self.resize(node, self.scenario.slots());
                 self.fails_later(node, now);
             }
@@ -295,8 +288,8 @@ impl<'a> Run<'a> {
     fn report(&mut self, node: usize, now: Duration) -> Result<(), Refused> {
         let Some(machine) = &mut self.machines[node] else { return Ok(()) };
         let mut ended = std::mem::take(&mut self.ended);
-        machine.advance(now, &mut ended)?;
-        let starved = machine.starve()?;
+        machine.advance(now, &mut ended);
+        let starved = machine.starve();
         let slots = machine.slots();
         for Ended { task, at } in ended.drain(..) {
             self.end(task, at)?;
@@ -399,7 +392,7 @@ impl<'a> Run<'a> {
             memory: self.cluster[choice.task].demand.memory_bytes as u64,
             ready: now + Duration::from_secs_f64(seconds),
             now,
-        })?;
+        });
         Ok(())
     }
 
@@ -447,7 +440,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             if let Some(machine) = &mut self.machines[node.number()] {
-                machine.kill(task)?;
+                machine.kill(task);
             }
             self.lose(task, Loss::Preempted, now);
         }

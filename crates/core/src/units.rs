@@ -129,7 +129,7 @@ pub struct WallTime {
 
 impl WallTime {
     /// From microseconds since the Unix epoch.
-    pub fn from_unix_micros(micros: i64) -> WallTime {
+    pub const fn from_unix_micros(micros: i64) -> WallTime {
         WallTime { micros }
     }
 

@@ -118,6 +118,7 @@ impl Node {
                     Doing::Disk(left) => (left, disk.get(pid).copied().unwrap_or(0.0)),
                     Doing::Sleeping(left) => (left, 1.0),
                 };
+                let speed = if self.tree.is_frozen(process.group) { 0.0 } else { speed };
                 if speed > 0.0 {
                     step = step.min(left / speed);
                 }
@@ -148,6 +149,9 @@ impl Node {
         let pids: Vec<(Pid, Inode)> =
             self.tree.processes().iter().map(|(pid, process)| (*pid, process.group)).collect();
         for (pid, group) in pids {
+            if self.tree.is_frozen(group) {
+                continue;
+            }
             let Some(progress) = self.tree.progress(pid) else { continue };
             let mut own = Used::default();
             match &mut progress.doing {
@@ -197,7 +201,8 @@ impl Node {
     fn speeds(&self, resource: Resource) -> Speeds {
         let mut wants: BTreeMap<Inode, Vec<(Pid, f64)>> = BTreeMap::new();
         let mut below: BTreeMap<Inode, f64> = BTreeMap::new();
-        for (pid, process) in self.tree.processes() {
+        let all = self.tree.processes().iter();
+        for (pid, process) in all.filter(|(_, process)| !self.tree.is_frozen(process.group)) {
             let most = match (resource, process.progress.doing) {
                 (Resource::Cpu, Doing::Computing(_)) => f64::from(process.progress.load.threads),
                 (Resource::Disk, Doing::Disk(_)) => 1.0,
@@ -342,7 +347,7 @@ mod tests {
     }
 
     fn group(node: &mut Node, name: &str, weights: Weights) -> Inode {
-        let group = node.tree.make(ROOT, name).unwrap();
+        let group = node.tree.make(&format!("/{name}"));
         node.tree.weigh(group, weights).unwrap();
         group
     }
@@ -388,6 +393,24 @@ mod tests {
         assert!((cpu_of(&node, passive) - 3.0).abs() < 1e-6);
         assert!((cpu_of(&node, active) - 11.0).abs() < 1e-6);
         assert_eq!(node.tree.processes().len(), 1);
+    }
+
+    #[test]
+    fn what_is_frozen_stands_still_and_wants_nothing() {
+        let mut node = node(1, 1);
+        let frozen = group(&mut node, "a", NEUTRAL);
+        let below = node.tree.make("/a/b");
+        let other = group(&mut node, "c", NEUTRAL);
+        start(&mut node, below, Load::hog(seconds(5)));
+        start(&mut node, other, Load::hog(seconds(5)));
+        node.tree.freeze(frozen, true).unwrap();
+        assert_eq!(node.run(seconds(5)).len(), 1);
+        assert_eq!(
+            (cpu_of(&node, frozen), node.sample_group(below).unwrap().pressure),
+            (0.0, Some(Default::default()))
+        );
+        node.tree.freeze(frozen, false).unwrap();
+        assert_eq!(node.run(seconds(5)).len(), 1);
     }
 
     #[test]

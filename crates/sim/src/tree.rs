@@ -5,7 +5,7 @@
 //! may come back, with another start time. Counters belong to the group and to those above it, and
 //! outlive the processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lrs_core::units::{Pid, ProcessRef};
 
@@ -48,14 +48,24 @@ pub struct Used {
 /// A group.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Its directory.
-    pub name: String,
+    /// Its directory, below that of the root, with a leading slash; empty of the root.
+    pub path: String,
     /// The one it is in.
     pub parent: Inode,
     /// Its weights.
     pub weights: Weights,
+    /// Whether what is in it stands still (cgroup.freeze).
+    pub frozen: bool,
     /// Its counters.
     pub used: Used,
+    below: BTreeSet<Inode>,
+}
+
+impl Group {
+    fn new(path: String, parent: Inode) -> Group {
+        let (used, below) = (Used::default(), BTreeSet::new());
+        Group { path, parent, weights: NEUTRAL, frozen: false, used, below }
+    }
 }
 
 /// A process.
@@ -88,12 +98,11 @@ pub enum Refused {
 #[derive(Clone, Debug)]
 pub struct Tree {
     groups: BTreeMap<Inode, Group>,
+    paths: BTreeMap<String, Inode>,
     processes: BTreeMap<Pid, Process>,
     next_inode: u64,
     next_pid: i32,
     started: u64,
-    /// Writes to weight files and moves so far, whoever made them.
-    pub writes: u64,
 }
 
 /// Pids come back after this many, so that a number alone is soon another process.
@@ -101,15 +110,14 @@ const PIDS: i32 = 300;
 
 impl Default for Tree {
     fn default() -> Tree {
-        let root =
-            Group { name: String::new(), parent: ROOT, weights: NEUTRAL, used: Used::default() };
+        let root = Group::new(String::new(), ROOT);
         Tree {
             groups: BTreeMap::from([(ROOT, root)]),
+            paths: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_inode: ROOT.0 + 1,
             next_pid: 1,
             started: 0,
-            writes: 0,
         }
     }
 }
@@ -133,32 +141,39 @@ impl Tree {
         self.processes.get_mut(&pid).map(|process| &mut process.progress)
     }
 
-    /// The group of that name below `parent`.
-    pub fn find(&self, parent: Inode, name: &str) -> Option<Inode> {
-        let found = self.groups.iter().find(|(_, g)| g.parent == parent && g.name == name);
-        found.map(|(inode, _)| *inode).filter(|inode| *inode != ROOT)
+    /// The group at `path`.
+    pub fn at(&self, path: &str) -> Option<Inode> {
+        if path.is_empty() { Some(ROOT) } else { self.paths.get(path).copied() }
     }
 
     /// The groups right below `parent`.
     pub fn below(&self, parent: Inode) -> impl Iterator<Item = (Inode, &Group)> {
-        let groups = self.groups.iter().map(|(inode, group)| (*inode, group));
-        groups.filter(move |(inode, group)| group.parent == parent && *inode != ROOT)
+        let below = self.groups.get(&parent).into_iter().flat_map(|group| &group.below);
+        below.filter_map(|inode| Some((*inode, self.groups.get(inode)?)))
     }
 
-    /// Makes a group.
-    ///
-    /// # Errors
-    /// `NoGroup` if `parent` is not there.
-    pub fn make(&mut self, parent: Inode, name: &str) -> Result<Inode, Refused> {
-        if !self.groups.contains_key(&parent) {
-            return Err(Refused::NoGroup);
+    /// Whether `group` is `top` or below it.
+    pub fn is_within(&self, mut group: Inode, top: Inode) -> bool {
+        while group != top && group != ROOT {
+            group = self.groups.get(&group).map_or(ROOT, |group| group.parent);
         }
+        group == top
+    }
+
+    /// The group at `path`, made with those above it if need be.
+    pub fn make(&mut self, path: &str) -> Inode {
+        if let Some(found) = self.at(path) {
+            return found;
+        }
+        let parent = self.make(path.rsplit_once('/').map_or("", |(parent, _)| parent));
         let inode = Inode(self.next_inode);
         self.next_inode += 1;
-        let used = Used::default();
-        let group = Group { name: name.to_owned(), parent, weights: NEUTRAL, used };
-        self.groups.insert(inode, group);
-        Ok(inode)
+        self.groups.insert(inode, Group::new(path.to_owned(), parent));
+        self.paths.insert(path.to_owned(), inode);
+        if let Some(parent) = self.groups.get_mut(&parent) {
+            parent.below.insert(inode);
+        }
+        inode
     }
 
     /// Removes a group.
@@ -169,7 +184,12 @@ impl Tree {
         if self.members(group).next().is_some() || self.below(group).next().is_some() {
             return Err(Refused::Busy);
         }
-        self.groups.remove(&group).map(|_| ()).ok_or(Refused::NoGroup)
+        let removed = self.groups.remove(&group).ok_or(Refused::NoGroup)?;
+        self.paths.remove(&removed.path);
+        if let Some(parent) = self.groups.get_mut(&removed.parent) {
+            parent.below.remove(&group);
+        }
+        Ok(())
     }
 
     /// Writes the weight files of a group.
@@ -177,9 +197,28 @@ impl Tree {
     /// # Errors
     /// `NoGroup` if it is not there.
     pub fn weigh(&mut self, group: Inode, weights: Weights) -> Result<(), Refused> {
-        self.writes += 1;
         self.groups.get_mut(&group).ok_or(Refused::NoGroup)?.weights = weights;
         Ok(())
+    }
+
+    /// Freezes a group with all below it, or thaws it.
+    ///
+    /// # Errors
+    /// `NoGroup` if it is not there.
+    pub fn freeze(&mut self, group: Inode, on: bool) -> Result<(), Refused> {
+        self.groups.get_mut(&group).ok_or(Refused::NoGroup)?.frozen = on;
+        Ok(())
+    }
+
+    /// Whether what is in `group` stands still, by it or a group above it.
+    pub fn is_frozen(&self, mut group: Inode) -> bool {
+        loop {
+            match self.groups.get(&group) {
+                Some(found) if found.frozen => return true,
+                Some(found) if group != ROOT => group = found.parent,
+                _ => return false,
+            }
+        }
     }
 
     /// Moves one process.
@@ -187,7 +226,6 @@ impl Tree {
     /// # Errors
     /// `NoProcess` or `NoGroup`.
     pub fn move_process(&mut self, pid: Pid, group: Inode) -> Result<(), Refused> {
-        self.writes += 1;
         if !self.groups.contains_key(&group) {
             return Err(Refused::NoGroup);
         }
@@ -243,11 +281,6 @@ impl Tree {
         }
     }
 
-    /// Another owner (setuid); `false` if it has ended.
-    pub fn chown(&mut self, pid: Pid, uid: u32) -> bool {
-        self.processes.get_mut(&pid).map(|process| process.uid = uid).is_some()
-    }
-
     /// The process, if it is still the same one.
     pub fn alive(&self, process: ProcessRef) -> Option<&Process> {
         self.processes.get(&process.pid).filter(|found| found.start_ticks == process.start_ticks)
@@ -279,21 +312,23 @@ mod tests {
     #[test]
     fn a_group_with_anything_in_it_stays() {
         let mut tree = Tree::default();
-        let outer = tree.make(ROOT, "lrs").unwrap();
-        let inner = tree.make(outer, "t-1").unwrap();
+        let inner = tree.make("/lrs/t-1");
+        let outer = tree.at("/lrs").unwrap();
         assert_eq!(tree.remove(outer), Err(Refused::Busy));
         let process = tree.start(inner, 7, Load::sleeper());
         assert_eq!(tree.remove(inner), Err(Refused::Busy));
         tree.end(process.pid);
         assert_eq!(tree.remove(inner), Ok(()));
         assert_eq!(tree.remove(inner), Err(Refused::NoGroup));
-        assert_ne!(tree.make(outer, "t-1"), Ok(inner), "an inode is not used again");
+        assert_eq!(tree.at("/lrs/t-1"), None);
+        assert_ne!(tree.make("/lrs/t-1"), inner, "an inode is not used again");
+        assert_eq!(tree.below(outer).count(), 1);
     }
 
     #[test]
     fn a_family_is_what_shares_the_group() {
         let mut tree = Tree::default();
-        let group = tree.make(ROOT, "unit").unwrap();
+        let group = tree.make("/unit");
         let main = tree.start(group, 7, Load::sleeper());
         let child = tree.fork(main.pid, Load::sleeper()).unwrap();
         let grandchild = tree.fork(child.pid, Load::sleeper()).unwrap();

@@ -4,45 +4,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use lrs_sim::node::Hardware;
+use tokio::sync::oneshot;
 
-use super::{Call, MadeUp};
-use crate::command::{
-    AdmitRequest, Caller, CallerProcess, Command, CommandError, Reply, Subject, Wait,
-};
+use crate::command::{AdmitRequest, Caller, CallerProcess, Command, Reply, Wait};
 use crate::config::{Auto, Config};
-use crate::core::event::{Event, EventKind};
+use crate::core::event::EventKind;
 use crate::core::history_state::HistoryState;
-use crate::core::model::{Labels, Level, ReservationId, TaskId};
-use crate::core::restore::{GroupUse, Known, Observation, Restore, Verdict};
+use crate::core::model::{Level, ReservationId, TaskId};
 use crate::core::shaper::Shaper;
 use crate::core::state::Reservation;
 use crate::core::task::Task;
-use crate::driver::turn::Happened;
+use crate::driver::Driver;
 use crate::driver::world::Kernel as _;
-use crate::driver::{Driver, EarlierTasks, Resumed, Tickets};
+pub use crate::pretend::machine::Answer;
+use crate::pretend::machine::{self, root};
+use crate::pretend::{Call, Machine, Pretend};
 use crate::proto;
-use crate::publish::{EventRing, Snapshot};
-use crate::sample::NodeSample;
-use crate::units::{BootTime, Moment, Pid, ProcessRef, WallTime};
+use crate::units::{Moment, Pid, ProcessRef};
 
 /// A user that is a member.
 pub const MEMBER: u32 = 1000;
 
+/// Of a turn.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
 /// See the module.
 pub struct Bench {
-    driver: Option<Driver<MadeUp>>,
-    config: Config,
-    /// The time of the next turn.
-    pub now: Moment,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
-    epoch: u32,
+    machine: Option<Machine>,
     /// What the start did.
     pub start: Vec<Call>,
 }
-
-/// An answer that may not be there yet.
-pub type Answer<T> = oneshot::Receiver<Result<T, CommandError>>;
 
 impl Bench {
     /// A node with so many slots, on which nothing runs.
@@ -58,88 +50,73 @@ impl Bench {
         config.slots.passive = Auto::Fixed(passive);
         config.slots.passive_max = Auto::Fixed(passive);
         config.daemon.sample_period = Auto::Fixed(period);
-        let mut world = MadeUp::default();
-        world.config = config.clone();
-        Bench::on(world, config, 1)
+        let hardware = Hardware {
+            cpus: 2,
+            channels: 8,
+            request: Duration::from_millis(10),
+            request_bytes: 4096,
+            memory: 1 << 30,
+        };
+        let mut machine = Machine::boot(hardware, config);
+        machine.world().deeds.record();
+        Bench::of(machine)
     }
 
-    fn on(mut world: MadeUp, config: Config, epoch: u32) -> Bench {
-        let now = Moment {
-            boot: BootTime(Duration::from_secs(u64::from(epoch) * 1000)),
-            wall: WallTime::from_unix_micros(
-                1_700_000_000_000_000 + i64::from(epoch) * 1_000_000_000,
-            ),
-        };
-        let found = find(&mut world, now.boot);
-        world.calls.clear();
-        let (sender, snapshot) = watch::channel(Arc::new(Snapshot::default()));
-        let resumed = Resumed {
-            rights: super::made_up::rights(&config),
-            tickets: Tickets::with_key(&[7; 32], epoch, now.boot),
-            config: config.clone(),
-            found,
-            damage: Vec::new(),
-            first: (now.boot, NodeSample::default()),
-            whole_disks: Vec::new(),
-            hostname: "made-up".to_owned(),
-            time_namespace: None,
-            waiter_epoch: epoch,
-            hints: crate::discover::hint_queue().0,
-            snapshot: sender,
-            events: Arc::new(EventRing::new(1000, world.events.iter().cloned())),
-        };
-        let driver = Some(Driver::resume(world, resumed, now));
-        let mut bench = Bench { driver, config, now, snapshot, epoch, start: Vec::new() };
+    fn of(machine: Machine) -> Bench {
+        let mut bench = Bench { machine: Some(machine), start: Vec::new() };
         bench.finish_all();
-        bench.start = std::mem::take(&mut bench.world().calls);
+        bench.start = bench.take_calls();
         bench
     }
 
     /// The daemon is killed, and the next one begins with what is stored.
     pub fn restart(mut self) -> Bench {
-        self.world().calls.clear();
-        let Driver { state, .. } = self.driver.take().unwrap();
-        // It reads the file anew.
-        let config = state.world.config.clone();
-        Bench::on(state.world.after_kill(), config, self.epoch + 1)
+        self.take_calls();
+        Bench::of(self.machine.take().unwrap().restart())
+    }
+
+    fn machine(&mut self) -> &mut Machine {
+        self.machine.as_mut().unwrap()
     }
 
     /// The loop.
-    pub fn driver(&mut self) -> &mut Driver<MadeUp> {
-        self.driver.as_mut().unwrap()
+    pub fn driver(&mut self) -> &mut Driver<Pretend> {
+        self.machine().driver()
     }
 
     /// The node.
-    pub fn world(&mut self) -> &mut MadeUp {
-        self.driver().world()
+    pub fn world(&mut self) -> &mut Pretend {
+        self.machine().world()
+    }
+
+    /// The time of the next turn.
+    pub fn now(&mut self) -> Moment {
+        self.machine().now()
     }
 
     /// A turn with all that ended, and these commands.
     pub fn turn(&mut self, commands: Vec<Command>) {
-        let ends = std::mem::take(&mut self.world().ends);
-        self.take(Happened { ends, commands, ..Happened::default() });
+        self.machine().turn(commands);
+        self.later(MILLISECOND);
     }
 
-    fn take(&mut self, happened: Happened) {
-        let now = self.now;
-        self.driver().turn(happened, now);
-        self.now = self.now_after(Duration::from_millis(1));
-    }
-
-    /// So much later.
-    pub fn now_after(&self, time: Duration) -> Moment {
-        let micros = i64::try_from(time.as_micros()).unwrap();
-        let wall = WallTime::from_unix_micros(self.now.wall.unix_micros() + micros);
-        Moment { boot: self.now.boot.after(time), wall }
+    /// Time passes without a turn.
+    pub fn later(&mut self, time: Duration) {
+        let until = self.now().boot.after(time);
+        loop {
+            let left = until.since(self.now().boot);
+            if left.is_zero() {
+                return;
+            }
+            self.world().pass(left);
+        }
     }
 
     /// One thing that was begun is done; `false`: nothing was.
     pub fn finish(&mut self) -> bool {
-        let now = self.now;
-        let Some(messages) = self.world().finish(now) else { return false };
-        let ends = std::mem::take(&mut self.world().ends);
-        self.take(Happened { ends, messages, ..Happened::default() });
-        true
+        let finished = self.machine().finish();
+        self.later(MILLISECOND);
+        finished
     }
 
     /// Turns until all that was begun is done.
@@ -150,8 +127,8 @@ impl Bench {
 
     /// A cycle: the next turn is one in which its reading is due.
     pub fn cycle(&mut self) {
-        let Auto::Fixed(period) = self.config.daemon.sample_period else { return };
-        self.now = self.now_after(period + Duration::from_secs(1));
+        let Auto::Fixed(period) = self.world().config.daemon.sample_period else { return };
+        self.later(period + Duration::from_secs(1));
         self.finish_all();
     }
 
@@ -172,7 +149,7 @@ impl Bench {
         let mut answer = self.admit(process, Wait::No);
         self.finish_all();
         let task = answer.try_recv().unwrap().unwrap();
-        self.world().calls.clear();
+        self.take_calls();
         (task.id.parse().unwrap(), process)
     }
 
@@ -185,33 +162,36 @@ impl Bench {
     /// What an administrator asks for.
     pub fn order<T>(&mut self, command: impl FnOnce(Caller, Reply<T>) -> Command) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        let caller =
-            Caller { uid: 0, gids: Vec::new(), process: CallerProcess::Unseen, granted: None };
-        self.turn(vec![command(caller, reply)]);
+        self.turn(vec![command(root(), reply)]);
         answer
+    }
+
+    /// All effects since the last call.
+    pub fn take_calls(&mut self) -> Vec<Call> {
+        self.world().deeds.take()
     }
 
     /// What clients read.
     pub fn status(&self) -> Arc<proto::Status> {
-        Arc::clone(&self.snapshot.borrow().status)
+        Arc::clone(&self.machine.as_ref().unwrap().snapshot.borrow().status)
     }
 
     /// A task as clients read it.
     pub fn shown(&self, id: TaskId) -> Option<Arc<proto::Task>> {
-        self.snapshot.borrow().tasks.get(&id).cloned()
+        self.machine.as_ref().unwrap().snapshot.borrow().tasks.get(&id).cloned()
     }
 
     /// All effects since the last call, in their order.
     #[track_caller]
     pub fn saw(&mut self, expected: &[Call]) {
-        let calls = std::mem::take(&mut self.world().calls);
+        let calls = self.take_calls();
         assert_eq!(calls, expected);
     }
 
     /// Whether this was among the effects since the last call; it takes all of them.
     #[track_caller]
     pub fn saw_among(&mut self, expected: &[Call]) {
-        let calls = std::mem::take(&mut self.world().calls);
+        let calls = self.take_calls();
         for call in expected {
             assert!(calls.contains(call), "no {call:?} in {calls:#?}");
         }
@@ -267,7 +247,7 @@ impl Bench {
         Stored {
             tasks: world.tasks.clone(),
             promises: promises.map(|it| (it.id, it.reservation.clone())).collect(),
-            history: folded(&world.events),
+            history: world.history(),
         }
     }
 
@@ -289,31 +269,19 @@ impl Bench {
 
     /// The tasks that clients see.
     pub fn shown_ids(&self) -> BTreeSet<TaskId> {
-        self.snapshot.borrow().tasks.keys().copied().collect()
+        self.machine.as_ref().unwrap().snapshot.borrow().tasks.keys().copied().collect()
     }
 }
 
 /// An admission of `process`.
 pub fn request(process: ProcessRef, wait: Wait, in_place: bool) -> AdmitRequest {
-    AdmitRequest {
-        subject: Subject::Process(process.pid),
-        start_ticks: None,
-        labels: Labels::default(),
-        priority: None,
-        reservation: None,
-        in_place,
-        keep_unit: false,
-        leave_unit: false,
-        wait,
-        ticket: None,
-        ticket_to: None,
-    }
+    AdmitRequest { in_place, ..machine::request(process, wait) }
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        let Some(driver) = &mut self.driver else { return };
-        let unseen = std::mem::take(&mut driver.world().calls);
+        let Some(machine) = &mut self.machine else { return };
+        let unseen = machine.world().deeds.take();
         if !std::thread::panicking() {
             assert!(unseen.is_empty(), "effects that the test did not ask for: {unseen:#?}");
         }
@@ -325,66 +293,4 @@ pub struct Stored {
     pub tasks: BTreeMap<TaskId, Task>,
     pub promises: BTreeMap<ReservationId, Reservation>,
     pub history: HistoryState,
-}
-
-fn folded(events: &[Event]) -> HistoryState {
-    let mut history = HistoryState::default();
-    events.iter().for_each(|event| history.fold(event));
-    history
-}
-
-/// What is left of the daemon before, as `src/node/find.rs` finds it on a real node.
-fn find(world: &mut MadeUp, now: BootTime) -> EarlierTasks {
-    let history = folded(&world.events);
-    let earlier_boot = std::mem::take(&mut world.rebooted);
-    let promises = world.reservations.values();
-    let promises = promises.map(|record| (record.id, record.reservation.clone())).collect();
-    let mut restore = Restore::new(history, false, world.tasks.values(), promises);
-    let (mut groups, mut remove) = (BTreeMap::new(), Vec::new());
-    for task in world.tasks.values().cloned().collect::<Vec<_>>() {
-        if earlier_boot {
-            restore.earlier_boot(task);
-            continue;
-        }
-        let stored = task.group.as_ref().map(|record| world.presumed(record));
-        let made = || {
-            let mut group = world.made_for(task.id)?;
-            group.record.origin.clone_from(&task.who.origin);
-            Some(group)
-        };
-        let group = stored.filter(|group| !world.is_removed(group)).or_else(made);
-        let occupied = |group| world.members(group, None).is_ok_and(|pids| !pids.is_empty());
-        let seen = Observation {
-            group: group.as_ref().map(|group| group.record.clone()),
-            occupied: group.as_ref().is_some_and(occupied),
-            main_lives: task.who.process.is_some_and(|process| world.lives(process)),
-        };
-        let verdict = restore.judge(&task, &seen);
-        let undone = match (verdict, &group) {
-            (Verdict::RollBack | Verdict::FinishRelease, Some(group)) => {
-                world.release(group).is_ok()
-            }
-            _ => true,
-        };
-        let id = task.id;
-        match restore.take(task, seen, verdict, undone) {
-            GroupUse::InUse => groups.extend(group.map(|group| (id, group))),
-            GroupUse::Unneeded => remove.extend(group),
-            GroupUse::GivenBack => {}
-        }
-    }
-    let unknown = world.own_groups().into_iter().filter_map(|path| path.rsplit('/').next());
-    let unknown: Vec<TaskId> = unknown.filter_map(|name| name.parse().ok()).collect();
-    for id in unknown.into_iter().filter(|id| !world.tasks.contains_key(id)) {
-        let Some(group) = world.made_for(id) else { continue };
-        let occupied = world.members(&group, None).is_ok_and(|pids| !pids.is_empty());
-        let known = Known::from_history(id, world.events.iter());
-        match restore.group(id, group.record.clone(), occupied, known) {
-            GroupUse::InUse => drop(groups.insert(id, group)),
-            GroupUse::Unneeded => remove.push(group),
-            GroupUse::GivenBack => {}
-        }
-    }
-    let (restored, start) = restore.finish(now);
-    EarlierTasks { restored, start, groups, remove, left: Default::default(), started: None }
 }

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bench::MEMBER;
-use super::made_up::ROOT;
 use super::{Bench, Fault};
 use crate::command::{Command, Wait};
 use crate::core::event::EventKind;
+use crate::pretend::ROOT;
 use crate::proto;
 use crate::units::{Pid, ProcessRef};
 
@@ -113,16 +113,16 @@ pub fn wind_up(mut bench: Bench, why: &str) {
     check(&mut bench, why);
     assert_eq!(bench.world().own_groups(), [""; 0], "{why}");
     assert!(bench.shown_ids().is_empty(), "{why}");
-    bench.world().calls.clear();
+    bench.take_calls();
 }
 
 /// The deeds of the scenario where nothing goes wrong.
 fn deeds() -> usize {
     let mut bench = Bench::new(1, 1);
-    let before = bench.world().deeds;
+    let before = bench.world().deeds.count;
     play(&mut bench);
-    let deeds = bench.world().deeds - before;
-    bench.world().calls.clear();
+    let deeds = bench.world().deeds.count - before;
+    bench.take_calls();
     wind_up(bench, "without a fault");
     assert!(deeds > 40, "{deeds}");
     deeds
@@ -130,15 +130,15 @@ fn deeds() -> usize {
 
 /// Those of the processes of the scenario.
 fn pids() -> [Pid; 4] {
-    [1001, 1002, 1003, 1004].map(|number| Pid::new(number).unwrap())
+    [2, 3, 4, 5].map(|number| Pid::new(number).unwrap())
 }
 
 fn with(at: usize, fault: Fault) -> Bench {
     let mut bench = Bench::new(1, 1);
-    let before = bench.world().deeds;
-    bench.world().fault = Some((before + at, fault));
+    let before = bench.world().deeds.count;
+    bench.world().deeds.fault = Some((before + at, fault));
     let processes = play(&mut bench);
-    assert_eq!(bench.world().fault, None, "{fault:?} has happened before deed {at}");
+    assert_eq!(bench.world().deeds.fault, None, "{fault:?} has happened before deed {at}");
     assert_eq!(processes.map(|process| process.pid), pids());
     bench
 }

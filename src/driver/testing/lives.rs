@@ -1,5 +1,5 @@
-//! Random lives of a node with its loop: members admit, wait, reserve, release and go; processes fork and
-//! end; strangers write weights, move and freeze; deeds are refused; the daemon is killed before any deed and
+//! Random lives of a node with its loop: members admit, wait, reserve, release and go; processes compute,
+//! write, sleep, fork and end; strangers write weights, move and freeze; deeds are refused; the daemon is killed before any deed and
 //! begins again, on the same boot or another, with all records or without one. After every turn slots and
 //! priorities are as they have to be; whenever nothing is under way everything is, and another daemon that
 //! begins then changes nothing.
@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fastrand::Rng;
+use lrs_sim::load::Load;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::bench::{Answer, MEMBER, request};
 use super::every_point::{check, wind_up};
-use super::made_up::HOME;
 use super::{Bench, Call, Fault};
 use crate::command::{AdmitRequest, Caller, Command, QueueId, ReserveRequest, Wait};
 use crate::config::Auto;
@@ -26,6 +26,7 @@ use crate::core::model::{Label, Priority, ReservationId, TaskId};
 use crate::core::state::Lease;
 use crate::core::task::Finder;
 use crate::found::{Attach, DiscoveredTask, Presumed};
+use crate::pretend::HOME;
 use crate::proto;
 use crate::units::{Pid, ProcessRef};
 
@@ -173,6 +174,29 @@ impl Life {
         *found.unwrap().0
     }
 
+    /// Something that a process may do: each amount lasts for seconds to minutes.
+    fn load(&mut self) -> Load {
+        let numbers = &mut self.numbers;
+        let rounds = [None, None, Some(1), Some(3)][numbers.usize(..4)];
+        let resident = if numbers.u8(..8) == 0 { numbers.u64(..1 << 29) } else { 1 << 20 };
+        let cpu = Duration::from_millis(numbers.u64(100..60_000));
+        let hog = Load { rounds, resident, ..Load::hog(cpu) };
+        match numbers.u8(..4) {
+            0 => Load { resident, ..Load::sleeper() },
+            1 => hog,
+            2 => Load { cpu: Duration::ZERO, requests: numbers.u32(10..5000), ..hog },
+            _ => Load { requests: numbers.u32(10..5000), sleep: cpu, threads: 2, ..hog },
+        }
+    }
+
+    /// A new process of `uid`, which does something.
+    fn start(&mut self, uid: u32) -> ProcessRef {
+        let load = self.load();
+        let process = self.bench().world().start(uid);
+        self.bench().world().node().tree.begin(process.pid, load);
+        process
+    }
+
     fn process(&mut self) -> Option<Pid> {
         let living = self.bench().living();
         let index = self.numbers.usize(..living.len().max(1));
@@ -181,8 +205,8 @@ impl Life {
 
     /// A fault before one of the next deeds.
     fn fault(&mut self, fault: Fault) {
-        let at = self.bench.as_mut().unwrap().world().deeds + self.numbers.usize(..12);
-        self.bench().world().fault = Some((at, fault));
+        let at = self.bench.as_mut().unwrap().world().deeds.count + self.numbers.usize(..12);
+        self.bench().world().deeds.fault = Some((at, fault));
     }
 
     fn step(&mut self) -> Happening {
@@ -191,7 +215,7 @@ impl Life {
         match happening {
             Happening::Admit | Happening::AdmitAndWait => {
                 let uid = MEMBER + self.numbers.u32(..3);
-                let process = self.bench().world().start(uid);
+                let process = self.start(uid);
                 let wait = match (happening, self.numbers.bool()) {
                     (Happening::Admit, _) => Wait::No,
                     (_, true) => Wait::Forever,
@@ -210,12 +234,12 @@ impl Life {
                 self.answers.push(answer);
             }
             Happening::Discover => {
-                let process = self.bench().world().start(MEMBER);
+                let process = self.start(MEMBER);
                 self.discover(process, Attach::Descendants { from: Some(HOME.to_owned()) });
             }
             Happening::DiscoverInPlace => {
                 let process = self.elsewhere();
-                let cgroup = self.bench().world().group_of(process.pid).to_owned();
+                let cgroup = self.bench().world().group_of(process.pid).unwrap().to_owned();
                 self.discover(process, Attach::InPlace { cgroup });
             }
             Happening::ClientGoes => {
@@ -232,7 +256,10 @@ impl Life {
             }
             Happening::Fork => {
                 if let Some(pid) = self.process() {
-                    self.bench().world().fork(pid);
+                    let load = self.load();
+                    if let Some(child) = self.bench().world().fork(pid) {
+                        self.bench().world().node().tree.begin(child.pid, load);
+                    }
                 }
             }
             Happening::Release => {
@@ -250,7 +277,7 @@ impl Life {
             Happening::ReserveAndWait => self.reserve(Wait::For(Duration::from_secs(100))),
             Happening::Redeem => {
                 if let Some(id) = self.reservations.pop() {
-                    let process = self.bench().world().start(0);
+                    let process = self.start(0);
                     let reservation = Some(id);
                     let answer = self.bench().order(|caller, reply| Command::Admit {
                         caller,
@@ -288,7 +315,7 @@ impl Life {
             }
             Happening::Later => {
                 let time = Duration::from_millis(self.numbers.u64(1..50_000));
-                self.bench().now = self.bench().now_after(time);
+                self.bench().later(time);
                 self.bench().turn(Vec::new());
             }
             Happening::FreezeRoot => {
@@ -329,7 +356,8 @@ impl Life {
             }
             Happening::Freeze => {
                 let pid = self.process();
-                let group = pid.map(|pid| self.bench().world().group_of(pid).to_owned());
+                let group =
+                    pid.and_then(|pid| self.bench().world().group_of(pid).map(str::to_owned));
                 if let Some(group) = group.filter(|group| group != HOME) {
                     let on = self.numbers.bool();
                     self.bench().world().freeze_as_stranger(&group, on);
@@ -344,6 +372,8 @@ impl Life {
                 }
                 // Those that waited for an answer have none.
                 self.answers.clear();
+                let time = Duration::from_millis(self.numbers.u64(..20_000));
+                self.bench().later(time);
                 self.bench = self.bench.take().map(Bench::restart);
             }
             Happening::LoseRecord => {
@@ -468,7 +498,7 @@ fn live(seed: u64, traced: bool) -> BTreeSet<EventKind> {
     for step in 0..STEPS {
         let happening = life.step();
         last.push(happening);
-        let calls = std::mem::take(&mut life.bench().world().calls);
+        let calls = life.bench().take_calls();
         if traced {
             eprintln!("step {step}: {happening:?} {calls:?}");
         }
@@ -476,7 +506,7 @@ fn live(seed: u64, traced: bool) -> BTreeSet<EventKind> {
         super::invariants::slots(life.bench().core(), &why);
         life.take_answers();
         if step % 20 == 19 {
-            life.bench().world().fault = None;
+            life.bench().world().deeds.fault = None;
             if life.numbers.bool() {
                 life.bench().back_to_normal();
             }

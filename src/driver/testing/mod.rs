@@ -1,5 +1,4 @@
-//! Turns of the loop without root, cgroups, threads or a clock: a [`World`](super::world::World) that is
-//! made up, and a bench that gives the loop its turns.
+//! Turns of the loop on a node that is [pretended](crate::pretend), and a bench that gives it its turns.
 //!
 //! An effect that a test does not ask for fails it: [`Bench::saw`] takes all that there were, and a
 //! bench with effects that were not seen panics when it is dropped.
@@ -8,8 +7,8 @@ mod bench;
 mod every_point;
 mod invariants;
 mod lives;
-mod made_up;
+mod neighbours;
 mod turns;
 
+use crate::pretend::{Call, Fault, Method};
 use bench::Bench;
-use made_up::{Call, Fault, MadeUp, Method};

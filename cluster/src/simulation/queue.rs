@@ -3,35 +3,27 @@
 //! A queue is four jobs of tasks that all wait from the start, one job after another or interleaved.
 //! The tasks of a job are alike: so much work, so much of it computing (the rate of a task alone),
 //! the rest synchronous disk requests, in rounds of 500 ms. With LRS each task is a request that waits,
-//! and the real core decides, fed by what the node shows each cycle; a task begins to work when
-//! its request is answered. With a fixed number of slots the first so many of the queue run side by
-//! side at equal weights and each end starts the next, as `xargs -P` does.
+//! and lrsd's loop decides ([`lrs::pretend`]); a task begins to work when its request is answered. With
+//! a fixed number of slots the first so many of the queue run side by side at equal weights and each end
+//! starts the next, as `xargs -P` does.
 //!
-//! Everything follows from the seed. Limits: those of [`crate::node`]; a move into a group takes no
+//! Everything follows from the seed. Limits: those of [`lrs_sim::node`]; a move into a group takes no
 //! time, and no task writes back later.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
+use clap::Args;
 use fastrand::Rng;
+use lrs::config::{Auto, Config};
+use lrs::pretend::{BOOT, HOME, Machine};
 use lrs_core::model::{Label, Labels};
 use lrs_core::order::QueueOrder;
-use lrs_core::pace::Pace;
 use lrs_core::probe::Formula;
-use lrs_core::state::{Need, Patience, Policy, Request};
-use lrs_core::task::Who;
-use lrs_core::units::{Pid, ProcessRef, WallTime};
-
-use crate::daemon::{Ask, Daemon};
-use crate::load::Load;
-use crate::node::{Hardware, Node};
-use crate::outside::{Alive, Call, Fuse, Outside, Reply, Store};
-use crate::recover;
-use crate::tree::ROOT;
-
-/// Time between two readings of the node, as `daemon.sample_period` is shipped.
-pub const CYCLE: Duration = Duration::from_secs(3);
+use lrs_core::units::Pid;
+use lrs_sim::load::Load;
+use lrs_sim::node::{Hardware, Node};
+use lrs_sim::tree::ROOT;
 
 /// Slots a core that LRS is compared with.
 pub const STATIC: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0];
@@ -50,33 +42,61 @@ pub struct Way {
     pub order: QueueOrder,
     /// Cycles follow the tasks.
     pub follows: bool,
-    /// The node is read ahead of the cycle while a request waits.
-    pub ramps: bool,
 }
 
 /// As it is shipped.
-pub const SHIPPED: Way = Way {
-    name: "LRS",
-    formula: Formula::Probe,
-    order: QueueOrder::Fifo,
-    follows: false,
-    ramps: true,
-};
+pub const SHIPPED: Way =
+    Way { name: "LRS", formula: Formula::Probe, order: QueueOrder::Fifo, follows: false };
 
 /// Those that are compared.
-pub const WAYS: [Way; 6] = [
+pub const WAYS: [Way; 4] = [
     SHIPPED,
-    Way { name: "no ramp", ramps: false, ..SHIPPED },
     Way { name: "complement", order: QueueOrder::Complement, ..SHIPPED },
     Way { name: "formula", formula: Formula::Lrs, ..SHIPPED },
-    Way { name: "old", formula: Formula::Lrs, ramps: false, ..SHIPPED },
     Way { name: "period", follows: true, ..SHIPPED },
 ];
 
-/// What a cycle costs lrsd with a few tasks (docs/performance.md).
-const CYCLE_COST: Duration = Duration::from_millis(1);
-
 const JOBS: usize = 4;
+
+/// As long as nothing ends.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Requests at once of a disk that is deep: more than the tasks have.
+const DEEP: u32 = 1024;
+
+/// What `lrs-place queue` takes.
+#[derive(Debug, Args)]
+pub struct QueueArguments {
+    /// CPUs of the node; several with commas
+    #[arg(long, value_delimiter = ',', default_value = "4")]
+    cpus: Vec<u32>,
+    /// Random queues of each setting
+    #[arg(long, default_value_t = 20)]
+    rounds: u64,
+    /// Tasks of 0.5 to 3 s in place of 5 to 30 s
+    #[arg(long)]
+    short: bool,
+    /// Seed of the first queue; the others have the next ones
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl QueueArguments {
+    /// The rows of the table, each once it is known.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        let settings = self.cpus.iter().flat_map(move |cpus| {
+            [DEEP, 1].into_iter().flat_map(move |channels| {
+                [false, true].map(|interleaved| Setting {
+                    cpus: *cpus,
+                    channels,
+                    interleaved,
+                    short: self.short,
+                })
+            })
+        });
+        settings.map(|setting| compare(setting, self.seed, self.rounds))
+    }
+}
 
 /// Disk requests in a round of a task that computes nothing.
 const REQUESTS: u32 = 10;
@@ -131,15 +151,14 @@ fn load(rng: &mut Rng, short: bool) -> Load {
     Load { requests, rounds, ..Load::hog(cpu) }
 }
 
-fn node(setting: Setting) -> Node {
-    let hardware = Hardware {
+fn hardware(setting: Setting) -> Hardware {
+    Hardware {
         cpus: setting.cpus,
         channels: setting.channels,
         request: REQUEST,
         request_bytes: 4096,
         memory: 1 << 30,
-    };
-    Node::boot(hardware, WallTime::from_unix_micros(1_700_000_000_000_000))
+    }
 }
 
 /// Seconds in which the tasks had ended, as they end.
@@ -147,8 +166,8 @@ fn node(setting: Setting) -> Node {
 struct Ends(Vec<f64>);
 
 impl Ends {
-    fn add(&mut self, ended: &[Pid], node: &Node) {
-        self.0.extend(ended.iter().map(|_| node.now().boot.0.as_secs_f64()));
+    fn add(&mut self, ended: &[Pid], at: Duration) {
+        self.0.extend(ended.iter().map(|_| at.as_secs_f64()));
     }
 
     fn took(&self) -> Took {
@@ -159,7 +178,7 @@ impl Ends {
 
 /// Runs a queue with `slots` slots.
 pub fn with_slots(queue: &[Queued], setting: Setting, slots: usize) -> Took {
-    let mut node = node(setting);
+    let mut node = Node::boot(hardware(setting), BOOT);
     let mut queue = queue.iter();
     let (mut running, mut ends) = (0, Ends::default());
     loop {
@@ -170,78 +189,42 @@ pub fn with_slots(queue: &[Queued], setting: Setting, slots: usize) -> Took {
         if running == 0 {
             return ends.took();
         }
-        let ended = node.run_to_end(CYCLE);
-        ends.add(&ended, &node);
+        let ended = node.run_to_end(LONG);
+        ends.add(&ended, node.now().boot.0);
         running -= ended.len();
     }
 }
 
 /// Runs a queue with LRS.
-///
-/// # Errors
-/// None: this daemon is not killed.
-pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, way: Way) -> Alive<Took> {
-    let policy = Policy { formula: way.formula, order: way.order, ..policy };
-    let (store, fuse) = (Store::default(), Fuse::default());
-    let mut out = Outside { node: node(setting), store, boot: 0, fuse, replies: Vec::new() };
-    out.store.history_state.counters.epoch = 1;
-    // The root is there.
-    let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
-    let mut daemon = recover::start(policy, &mut out)?;
-    let mut waiting: BTreeMap<Call, (ProcessRef, Load)> = BTreeMap::new();
-    for (place, task) in (0..).zip(queue) {
-        let process = out.node.tree.start(home, 0, Load::sleeper());
-        waiting.insert(Call(place), (process, task.load));
-        daemon.admit(Call(place), ask(process, task.job, &out.node), &mut out)?;
+pub fn with_lrs(queue: &[Queued], setting: Setting, way: Way) -> Took {
+    let mut config = Config::default();
+    (config.slots.formula, config.slots.order) = (way.formula, way.order);
+    if way.follows {
+        config.daemon.sample_period = Auto::Auto;
     }
-    let mut pace = Pace::default();
-    pace.took(CYCLE_COST);
-    let period = |daemon: &Daemon, now| match way.follows {
-        true => pace.period(daemon.core.mean_task(now)),
-        false => CYCLE,
-    };
-    let (mut ends, mut next_cycle) = (Ends::default(), CYCLE);
+    let mut machine = Machine::boot(hardware(setting), config);
+    let mut waiting = Vec::new();
+    for task in queue {
+        let process = machine.world().start_in(HOME, 0);
+        // Three letters and a digit are a label.
+        let job = Label::new(&format!("job{}", task.job)).ok();
+        let labels = Labels { job, ..Labels::default() };
+        waiting.push((machine.admit(process, labels, None), process, task.load));
+    }
+    machine.finish_all();
+    let mut ends = Ends::default();
     while ends.0.len() < queue.len() {
-        while daemon.work(&mut out)? || daemon.listen(&mut out)? {}
-        for (call, reply) in std::mem::take(&mut out.replies) {
-            if let (Reply::Admitted(_), Some((process, load))) = (reply, waiting.remove(&call)) {
-                out.node.tree.begin(process.pid, load);
+        waiting.retain_mut(|(answer, process, load)| {
+            let admitted = matches!(answer.try_recv(), Ok(Ok(_)));
+            if admitted {
+                machine.world().node().tree.begin(process.pid, *load);
             }
-        }
-        let boot = out.node.now().boot;
-        let now = boot.0;
-        next_cycle = next_cycle.min(now + period(&daemon, boot));
-        let ahead = daemon.next_ahead(boot).filter(|_| way.ramps);
-        if ahead.is_some_and(|due| due <= boot) {
-            daemon.read_ahead(CYCLE_COST, &mut out)?;
-            continue;
-        }
-        if now >= next_cycle {
-            daemon.cycle(&mut out)?;
-            next_cycle = now + period(&daemon, boot);
-            continue;
-        }
-        let next = ahead.map_or(next_cycle, |due| due.0.min(next_cycle));
-        let ended = out.node.run_to_end(next.saturating_sub(now));
-        ends.add(&ended, &out.node);
-        daemon.tick(&mut out)?;
-        if !ended.is_empty() {
-            daemon.processes_ended(&mut out)?;
-        }
+            !admitted
+        });
+        let ended = machine.step(LONG);
+        ends.add(&ended, machine.now().boot.0);
     }
-    Ok(ends.took())
-}
-
-fn ask(process: ProcessRef, job: usize, node: &Node) -> Ask {
-    let who = Who { process: Some(process), admitted_by: Some(0), ..Who::default() };
-    // Three letters and a digit are a label.
-    let labels = Labels { job: Label::new(&format!("job{job}")).ok(), ..Labels::default() };
-    let (uid, priority, reservation, need) = (0, None, None, Need::Slot);
-    let (opportunistic, by_member) = (false, false);
-    let request =
-        Request { uid, who, labels, priority, reservation, need, opportunistic, by_member };
-    let patience = Patience { first_requested: node.now().wall, deadline: None, parks: false };
-    Ask { caller: 0, process, request, patience: Some(patience) }
+    ends.took()
 }
 
 /// Means over many queues of one setting, each a ratio to the same queue with two slots a core.
@@ -256,27 +239,24 @@ pub struct Row {
 }
 
 /// Runs `rounds` random queues from `seed` on.
-///
-/// # Errors
-/// None: no daemon is killed.
-pub fn compare(setting: Setting, policy: &Policy, seed: u64, rounds: u64) -> Alive<Row> {
+pub fn compare(setting: Setting, seed: u64, rounds: u64) -> Row {
     let mut lrs = [Mean::default(); WAYS.len()];
     let mut fixed = [Mean::default(); STATIC.len()];
     for seed in seed..seed + rounds {
         let queue = random(seed, setting);
         let slots = |a_core: f64| (a_core * f64::from(setting.cpus)).round() as usize;
-        let took: VecDeque<Took> =
+        let took: Vec<Took> =
             STATIC.iter().map(|a_core| with_slots(&queue, setting, slots(*a_core))).collect();
         let base = took[BASE];
         for (mean, took) in fixed.iter_mut().zip(took) {
             mean.add(took, base);
         }
         for (mean, way) in lrs.iter_mut().zip(WAYS) {
-            mean.add(with_lrs(&queue, setting, policy.clone(), way)?, base);
+            mean.add(with_lrs(&queue, setting, way), base);
         }
     }
     let ratios = |means: &[Mean]| means.iter().map(|mean| mean.ratio(rounds)).collect();
-    Ok(Row { setting, lrs: ratios(&lrs), fixed: ratios(&fixed) })
+    Row { setting, lrs: ratios(&lrs), fixed: ratios(&fixed) }
 }
 
 /// Geometric means, as sums of logarithms.
@@ -327,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_is_the_same_table() {
-        let row = |seed| compare(SETTING, &Policy::simulated(), seed, 1).unwrap();
+        let row = |seed| compare(SETTING, seed, 1);
         assert_eq!(row(3), row(3));
         assert_ne!(row(3), row(4));
     }
@@ -340,7 +320,7 @@ mod tests {
             let took = with_slots(&queue, SETTING, slots);
             assert!((took.makespan - 20.0).abs() < 0.1, "{slots}: {took:?}");
         }
-        let took = with_lrs(&queue, SETTING, Policy::simulated(), SHIPPED).unwrap();
+        let took = with_lrs(&queue, SETTING, SHIPPED);
         assert!((took.makespan - 20.0).abs() < 0.2, "{took:?}");
         let shared = with_slots(&queue, SETTING, 8);
         assert!(took.response < 0.75 * shared.response, "{took:?}, {shared:?}");

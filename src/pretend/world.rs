@@ -1,15 +1,15 @@
-//! What the loop may do to the made-up node, and what it is answered.
+//! What the loop may do to the pretended node, and what it is answered.
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::HOME;
-use super::{Call, MadeUp, Method, Process, ROOT, own, rights};
+use lrs_sim::tree::{NEUTRAL, Weights};
+
+use super::{Call, Method, Pretend, ROOT, own, rights};
 use crate::cgroup::{
-    Attachment, Capabilities, CgroupError, CpuTiers, Drift, Effects, Group, GroupDirs, GroupRecord,
-    HeldBy, IoTiers, KernelView, Members, Position, Surroundings, Version, WeightPlan,
+    Attachment, CgroupError, Drift, Effects, Group, GroupDirs, GroupRecord, HeldBy, KernelView,
+    Members, Position, Surroundings, WeightPlan,
 };
 use crate::command::{CommandError, ErrorKind};
 use crate::config::Config;
@@ -30,22 +30,14 @@ use crate::state::StateError;
 use crate::state::record::ReservationRecord;
 use crate::units::{BootTime, Pid, ProcessRef, Uids};
 
-impl Kernel for MadeUp {
+/// The path of a group as the kernel writes it.
+fn kernel_path(path: &str) -> String {
+    if path.is_empty() { "/".to_owned() } else { path.to_owned() }
+}
+
+impl Kernel for Pretend {
     fn facts(&self) -> &Facts {
-        static FACTS: LazyLock<Facts> = LazyLock::new(|| Facts {
-            capabilities: Arc::new(Capabilities {
-                version: Some(Version::V2),
-                root: ROOT.to_owned(),
-                cpu_tiers: CpuTiers::Weight,
-                io_tiers: IoTiers::None,
-                io_by_thread: false,
-                reason: "it is made up".to_owned(),
-            }),
-            root_follows: true,
-            root_is_systemds: false,
-            systemd_runs: false,
-        });
-        &FACTS
+        &self.facts
     }
 
     fn warnings(&self, _: &WeightPlan) -> Vec<String> {
@@ -57,14 +49,14 @@ impl Kernel for MadeUp {
     }
 
     fn identify(&self, pid: Pid) -> Result<Identity, CommandError> {
-        let found = self.processes.get(&pid).filter(|_| !self.fails(Method::Identify));
-        let Some(Process { start_ticks, uid, .. }) = found else {
+        let found = self.node.tree.processes().get(&pid);
+        let Some(found) = found.filter(|_| !self.deeds.fails(Method::Identify)) else {
             return Err(CommandError::new(ErrorKind::NotFound, format!("process {pid} is gone")));
         };
-        let uids = Uids { real: *uid, effective: *uid, saved: *uid, filesystem: *uid };
+        let uid = found.uid;
         Ok(Identity {
-            process: ProcessRef { pid, start_ticks: *start_ticks },
-            uids,
+            process: ProcessRef { pid, start_ticks: found.start_ticks },
+            uids: Uids { real: uid, effective: uid, saved: uid, filesystem: uid },
             leads_session: false,
             started: BootTime::default(),
             pin: Pin::default(),
@@ -76,12 +68,14 @@ impl Kernel for MadeUp {
     }
 
     fn position(&self, process: ProcessRef) -> Result<Position, CgroupError> {
-        let found = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
-        let name = found.group.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/'));
+        let gone = CgroupError::ProcessGone(process.pid);
+        self.living(process).ok_or(gone)?;
+        let path = kernel_path(self.group_of(process.pid).unwrap_or_default());
+        let name = path.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('/'));
         Ok(Position {
-            origin: [("unified".to_owned(), found.group.clone())].into(),
-            paths: vec![found.group.clone()],
             task: name.and_then(|name| name.parse().ok()),
+            origin: [("unified".to_owned(), path.clone())].into(),
+            paths: vec![path],
         })
     }
 
@@ -96,7 +90,8 @@ impl Kernel for MadeUp {
         _: bool,
     ) -> Result<Option<Surroundings>, CgroupError> {
         let living = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
-        let alone = living.group == HOME || self.inside(&living.group).len() == 1;
+        let at_home = self.node.tree.at(super::HOME) == Some(living.group);
+        let alone = at_home || self.inside(living.group).len() == 1;
         Ok(Some(Surroundings { held_by: HeldBy::None, alone, weighed: true }))
     }
 
@@ -105,13 +100,15 @@ impl Kernel for MadeUp {
     }
 
     fn find_in_place(&self, process: ProcessRef, _: Option<&str>) -> Result<Group, CgroupError> {
-        let process = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
-        let Some(found) = self.groups.get(&process.group) else {
-            return Err(CgroupError::Refused(format!("{} has no weights", process.group)));
+        let living = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
+        let path = self.group_of(process.pid).filter(|path| !path.is_empty());
+        let Some((path, weights)) = path.zip(self.weights_of(living.group)) else {
+            return Err(CgroupError::Refused("the root has no weights".to_owned()));
         };
-        let group = own(process.group.clone(), found.inode, Default::default());
-        let record = GroupRecord { attachment: Attachment::InPlace, ..group.record };
-        Ok(Group { record, ..group })
+        let group = own(path.to_owned(), living.group, Default::default());
+        let owners = (weights != NEUTRAL).then(|| of_owner(weights));
+        let (attachment, found) = (Attachment::InPlace, owners.into_iter().collect());
+        Ok(Group { record: GroupRecord { attachment, found, ..group.record }, ..group })
     }
 
     fn presumed(&self, record: &GroupRecord) -> Group {
@@ -119,98 +116,116 @@ impl Kernel for MadeUp {
     }
 
     fn members(&self, group: &Group, _: Option<&Rule>) -> Result<Vec<Pid>, CgroupError> {
-        if self.fails(Method::Members) {
+        if self.deeds.fails(Method::Members) {
             return Err(CgroupError::Refused("cgroup.procs cannot be read".to_owned()));
         }
-        Ok(self.inside(&group.record.path))
+        Ok(self.found(group).map(|found| self.inside(found)).unwrap_or_default())
     }
 
     fn whereabouts(&self, group: &Group, process: ProcessRef) -> Result<Whereabouts, CgroupError> {
-        if self.is_removed(group) {
-            return Ok(Whereabouts::GroupRemoved);
-        }
-        let found = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
-        if crate::cgroup::is_within(&found.group, &group.record.path) {
+        let Some(top) = self.found(group) else { return Ok(Whereabouts::GroupRemoved) };
+        let living = self.living(process).ok_or(CgroupError::ProcessGone(process.pid))?;
+        if self.node.tree.is_within(living.group, top) {
             return Ok(Whereabouts::Inside);
         }
-        let younger = self.groups.get(&found.group).is_some_and(|it| it.inode > group.record.inode);
-        let went = younger && group.record.attachment == Attachment::Own;
-        let went = went && !crate::cgroup::is_within(&found.group, ROOT);
-        Ok(if went { Whereabouts::WentTo(found.group.clone()) } else { Whereabouts::Elsewhere })
+        let path = self.group_of(process.pid).unwrap_or_default();
+        let went = living.group > top
+            && group.record.attachment == Attachment::Own
+            && !crate::cgroup::is_within(path, ROOT);
+        Ok(if went { Whereabouts::WentTo(path.to_owned()) } else { Whereabouts::Elsewhere })
     }
 
-    fn check_owner(&self, _: &Group, _: u32) -> Result<(), CgroupError> {
-        Ok(())
+    fn check_owner(&self, group: &Group, owner: u32) -> Result<(), CgroupError> {
+        let inside = self.found(group).map(|found| self.inside(found)).unwrap_or_default();
+        let processes = self.node.tree.processes();
+        let strange =
+            inside.iter().find(|pid| processes.get(pid).is_some_and(|it| it.uid != owner));
+        match strange {
+            Some(pid) => Err(CgroupError::Denied(format!("process {pid} is another user's"))),
+            None => Ok(()),
+        }
     }
 
     fn owner_wrote(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
-        let found = self.groups.get(&group.record.path);
-        let wrote = found.is_some_and(|found| found.foreign) && group.record.found.is_empty();
-        let found = vec![("cpu.weight".to_owned(), "77".to_owned())];
+        let Some(found) = self.found(group) else { return Ok(None) };
+        let both = self.written.get(&found).zip(self.weights_of(found));
+        let Some((_, now)) = both.filter(|((_, ours), now)| ours != now) else { return Ok(None) };
+        let found = vec![of_owner(now)];
+        let wrote = group.record.found != found;
         Ok(wrote.then(|| GroupRecord { found, ..group.record.clone() }))
     }
 
-    fn weigh(&mut self, group: &Group, level: Level, _: &WeightPlan) -> Result<(), CgroupError> {
-        self.write(&group.record.path, level)
+    fn weigh(&mut self, group: &Group, level: Level, plan: &WeightPlan) -> Result<(), CgroupError> {
+        self.write(group, level, plan)
     }
 
     fn drift(
         &self,
         group: &Group,
         level: Level,
-        _: &WeightPlan,
+        plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
-        Ok(self.drifts(group, level))
+        Ok(self.drifts(group, level, plan))
     }
 
     fn show(&self, group: &Group) -> Result<KernelView, CgroupError> {
-        match self.fails(Method::Show) {
+        match self.deeds.fails(Method::Show) {
             true => Err(CgroupError::Refused("cpu.weight cannot be read".to_owned())),
             false => self.shown(group),
         }
     }
 
-    fn weigh_root(&mut self, _: RootWeight) -> Result<Vec<Drift>, CgroupError> {
-        match self.deed(Call::WeighRoot) {
-            Some(refused) if refused || self.fails(Method::WeighRoot) => {
-                Err(CgroupError::Refused("cpu.weight cannot be written".to_owned()))
-            }
-            _ => Ok(Vec::new()),
+    fn weigh_root(&mut self, weight: RootWeight) -> Result<Vec<Drift>, CgroupError> {
+        let weights = match weight {
+            RootWeight::Idle => Weights { idle: true, ..NEUTRAL },
+            RootWeight::Weight(weight) => Weights { cpu: u64::from(weight), ..NEUTRAL },
+        };
+        let root = self.node.tree.make(ROOT);
+        if self.weights_of(root) == Some(weights) {
+            return Ok(Vec::new());
         }
+        match self.deed(Call::WeighRoot) {
+            None => return Ok(Vec::new()),
+            Some(refused) if refused || self.deeds.fails(Method::WeighRoot) => {
+                return Err(CgroupError::Refused("cpu.weight cannot be written".to_owned()));
+            }
+            Some(_) => {}
+        }
+        // It is there.
+        let _ = self.node.tree.weigh(root, weights);
+        Ok(Vec::new())
     }
 
     fn freeze(&mut self, group: &Group, on: bool) -> Result<(), CgroupError> {
-        let path = &group.record.path;
-        match self.deed(Call::Freeze(path.clone(), on)) {
+        match self.deed(Call::Freeze(group.record.path.clone(), on)) {
             None => return Ok(()),
-            Some(refused) if refused || self.fails(Method::Freeze) => {
+            Some(refused) if refused || self.deeds.fails(Method::Freeze) => {
                 return Err(CgroupError::Refused("cgroup.freeze cannot be written".to_owned()));
             }
             Some(_) => {}
         }
-        if let Some(found) = self.groups.get_mut(path) {
-            found.frozen = on;
+        if let Some(found) = self.found(group) {
+            // It is there.
+            let _ = self.node.tree.freeze(found, on);
         }
         Ok(())
     }
 
     fn halt(&self, group: &Group, _: Option<ProcessRef>) -> Result<Option<Halt>, CgroupError> {
-        let found = self.groups.get(&group.record.path);
+        let found = self.found(group).and_then(|found| self.node.tree.groups().get(&found));
         Ok(found.filter(|found| found.frozen).map(|_| Halt::Frozen))
     }
 
     fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {
-        Ok(self.frozen_root.then(|| PathBuf::from("/lrs/cgroup.freeze")))
+        Ok(self.frozen_file())
     }
 
     fn figures(&self, group: &Group, _: &[(u32, u32)]) -> Option<TaskSample> {
-        self.groups.get(&group.record.path)?;
-        Some(TaskSample { cpu: Some(Duration::from_secs(1)), ..TaskSample::default() })
+        self.node.sample_group(self.found(group)?)
     }
 
     fn cpu_time(&self, group: &Group) -> Option<Option<Duration>> {
-        self.groups.get(&group.record.path)?;
-        Some(Some(Duration::from_secs(1)))
+        Some(self.node.sample_group(self.found(group)?)?.cpu)
     }
 
     fn release(&mut self, group: &Group) -> Result<Option<Halt>, CgroupError> {
@@ -226,21 +241,25 @@ impl Kernel for MadeUp {
     }
 }
 
-impl Watch for MadeUp {
+/// The weight that the owner of a group wrote, as records have it.
+fn of_owner(weights: Weights) -> (String, String) {
+    ("cpu.weight".to_owned(), weights.cpu.to_string())
+}
+
+impl Watch for Pretend {
     fn watch(&mut self, task: TaskId, pid: Pid, _: Option<Pin>) -> io::Result<Option<Key>> {
         match self.deed(Call::Watch(task, pid)) {
             None => return Ok(None),
-            Some(refused) if refused || self.fails(Method::Watch) => {
+            Some(refused) if refused || self.deeds.fails(Method::Watch) => {
                 return Err(rustix::io::Errno::MFILE.into());
             }
             Some(_) => {}
         }
-        if !self.processes.contains_key(&pid) {
-            return Ok(None);
-        }
-        let key = self.number();
-        self.watched.insert(key, (task, pid));
-        Ok(Some(Key(key)))
+        let Some(found) = self.node.tree.processes().get(&pid) else { return Ok(None) };
+        let process = ProcessRef { pid, start_ticks: found.start_ticks };
+        self.next_key += 1;
+        self.watched.insert(self.next_key, (task, process));
+        Ok(Some(Key(self.next_key)))
     }
 
     fn watch_group(&mut self, _: TaskId, _: &Group) -> io::Result<()> {
@@ -257,7 +276,7 @@ impl Watch for MadeUp {
     }
 
     fn how_ended(&mut self, task: TaskId, process: ProcessRef) -> HowEnded {
-        let exit = self.exits.get(&process.pid).copied();
+        let exit = self.exits.remove(&process);
         // Each third is looked up first.
         if process.start_ticks.is_multiple_of(3) {
             self.looked_up.push(Message::Exit { task, process, exit });
@@ -267,7 +286,7 @@ impl Watch for MadeUp {
     }
 }
 
-impl Records for MadeUp {
+impl Records for Pretend {
     fn put_task(&mut self, task: &Task) -> Result<(), StateError> {
         if !self.stored(Call::PutTask(task.id), Method::PutTask)? {
             return Ok(());
@@ -312,19 +331,19 @@ impl Records for MadeUp {
     }
 
     fn resume(&mut self) -> Result<bool, StateError> {
-        if !self.dead {
+        if !self.deeds.dead {
             self.events.append(&mut self.unstored);
         }
         Ok(std::mem::take(&mut self.removed_files))
     }
 }
 
-impl MadeUp {
+impl Pretend {
     /// Whether a deed on the disk has an effect.
     fn stored(&mut self, call: Call, method: Method) -> Result<bool, StateError> {
         match self.deed(call) {
             None => Ok(false),
-            Some(refused) if refused || self.fails(method) => {
+            Some(refused) if refused || self.deeds.fails(method) => {
                 let full = rustix::io::Errno::NOSPC.into();
                 Err(crate::state::files::at("/run/lrs/state".as_ref(), "write", full))
             }
@@ -333,7 +352,7 @@ impl MadeUp {
     }
 }
 
-impl Jobs for MadeUp {
+impl Jobs for Pretend {
     fn begin(&mut self, job: Job) {
         let (name, task) = match &job {
             Job::Group(GroupJob::Attach { task, .. }) => ("attach", Some(*task)),
@@ -351,7 +370,7 @@ impl Jobs for MadeUp {
     }
 }
 
-impl Settings for MadeUp {
+impl Settings for Pretend {
     fn load(&mut self) -> Result<Config, String> {
         Ok(self.config.clone())
     }
