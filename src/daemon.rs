@@ -31,13 +31,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
 use crate::cgroup::{CgroupError, TierTree};
-use crate::command::Command;
+use crate::command::{Command, CommandReceiver, CommandSender};
 use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
 use crate::kernfs::files::raise_descriptor_limit;
 use crate::log::{self, Log, last_words, say};
-use crate::node::{DriverError, Parts, Remote, StartError};
-use crate::publish::{Access, EventRing, Snapshot};
+use crate::node::{DriverError, Parts, ReloadLog, Remote, StartError};
+use crate::publish::{Access, EventRing, LastTurn, Snapshot};
 use crate::sample::{SampleError, Sampler, Settings};
 use crate::schedule;
 use crate::server::grpc::{self, BoundSocket, Health, ServeError};
@@ -77,6 +77,13 @@ struct Arguments {
     /// is taken back by `lrs-yarn --give-back`, run as the user of lrs-yarn.service.
     #[arg(long, conflicts_with = "check_config")]
     give_back: bool,
+    /// Serve a node that is pretended, for those who write a client.
+    ///
+    /// Needs no root, no cgroups and no systemd, and shapes nothing: processes are real, where they are and
+    /// what they use is simulated, on four CPUs. Give it a configuration with a runtime directory and a
+    /// socket of its own.
+    #[arg(long, conflicts_with_all = ["check_config", "give_back"])]
+    pretend: bool,
     /// Keep a scope of systemd alive (see crate::systemd::anchor); not for people.
     #[arg(long, hide = true)]
     anchor: bool,
@@ -107,7 +114,11 @@ pub fn lrsd() -> ExitCode {
     if arguments.give_back {
         return crate::give_back::run(&arguments.config);
     }
-    if arguments.check_config { check(&arguments.config) } else { main(&arguments.config) }
+    match (arguments.check_config, arguments.pretend) {
+        (true, _) => check(&arguments.config),
+        (false, true) => ended(run(&arguments.config, Serves::Pretended)),
+        (false, false) => main(&arguments.config),
+    }
 }
 
 /// What `lrsd` takes, for its manual page.
@@ -117,8 +128,18 @@ pub fn command() -> clap::Command {
 
 /// Runs the daemon in the foreground with the configuration file `config`.
 pub fn main(config: &Path) -> ExitCode {
+    ended(run(config, Serves::Node))
+}
+
+/// Which node is served.
+enum Serves {
+    Node,
+    Pretended,
+}
+
+fn ended(served: Result<(), DaemonError>) -> ExitCode {
     let _flush = log::FlushAtEnd;
-    match run(config) {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(DaemonError::Config(errors)) => {
             last_words(&errors.to_string());
@@ -196,7 +217,7 @@ fn leave_directory(file: &Path) -> PathBuf {
     file
 }
 
-fn run(file: &Path) -> Result<(), DaemonError> {
+fn run(file: &Path, serves: Serves) -> Result<(), DaemonError> {
     let config = Config::load_trusted(file)?;
     let log = Log::start("lrsd", &config.daemon.log).map_err(|error| match error {
         log::StartError::Directives(reason) => {
@@ -210,6 +231,9 @@ fn run(file: &Path) -> Result<(), DaemonError> {
     let _lock = RuntimeLock::take(&runtime_dir)?;
     // A record that is not read for want of a descriptor stops the start.
     raise_descriptor_limit().map_err(SampleError::from)?;
+    if let Serves::Pretended = serves {
+        return pretend(config, file, &log);
+    }
     let state = Store::open(&runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let settings = config.tree_settings();
     let tree = Arc::new(match config.daemon.mode {
@@ -253,35 +277,17 @@ fn run_on(
         ..Settings::of_this_machine(limit.sampler_budget())
     })?;
     let events = Arc::new(EventRing::new(EVENTS_KEPT, recovered.events.iter().cloned()));
-    let (sender, commands) = crate::command::queue().map_err(|errno| DaemonError::System {
-        what: "make the command queue",
-        source: errno.into(),
-    })?;
+    let (sender, commands) = queue()?;
     let (snapshot, newest) = watch::channel(Arc::new(Snapshot::default()));
     let (hints, hinted) = crate::discover::hint_queue();
-
-    let mut sockets = Vec::new();
-    for path in &config.grpc.listen {
-        sockets.push(grpc::bind(path)?);
-    }
-    let reload_log = {
-        let log = log.clone();
-        Box::new(move |directives: &str| log.reload(directives))
-    };
-    let mode = config.daemon.mode;
-    let bus = config.dbus.bus.clone();
-    let runtime = crate::runtime::on_this_thread().map_err(thread("the async runtime"))?;
-    let bus_thread = match bus {
-        Bus::Off => None,
-        _ => Some(crate::runtime::on_thread("lrs-bus").map_err(thread("the thread for D-Bus"))?),
-    };
+    let front = Front::open(&config)?;
     let access = Access::new(sender, newest, Arc::clone(&events));
     let started_with = Arc::new(config.clone());
-    let lrs_root = tree.capabilities().root.clone();
+    let (mode, lrs_root) = (config.daemon.mode, tree.capabilities().root.clone());
     let parts = Parts {
         config,
         config_file: file.to_owned(),
-        reload_log,
+        reload_log: reload_log(log),
         tree,
         store,
         recovered,
@@ -292,24 +298,14 @@ fn run_on(
         events,
     };
     let (driver, remote) = crate::node::start(parts)?;
-    let last_turn = Arc::clone(&access.last_turn);
-    let watchdog = Watchdog::from_environment()
-        .map_err(system("reach the service manager's watchdog ($NOTIFY_SOCKET)"))?;
-    let control = std::thread::Builder::new()
-        .name("lrs-loop".into())
-        .spawn(move || {
-            schedule::favour_this_thread();
-            driver.run(&last_turn, watchdog)
-        })
-        .map_err(thread("the control loop"))?;
-
+    let control = control(&access, |last_turn, watchdog| driver.run(last_turn, watchdog))?;
     let find = crate::discover::thread::Parts {
         config: started_with,
         access: access.clone(),
         lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
         hints: hinted,
     };
-    let mut finder = match Finder::start(find) {
+    let finder = match Finder::start(find) {
         Ok(finder) => finder,
         Err(source) => {
             remote.stop();
@@ -318,41 +314,120 @@ fn run_on(
             return Err(DaemonError::Thread { what: "the thread that finds tasks", source });
         }
     };
-    // The servers get no more of the CPU than other programs (clients could spend it), but at once.
-    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
-    if let Err(error) = schedule::shorten_slice(nice) {
-        tracing::debug!(%error, "the servers keep the default scheduling: {error}");
+    front.serve(access, &remote, control, finder, &format!("mode {mode:?}"))
+}
+
+/// The same of a node that is pretended.
+fn pretend(config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
+    let (sender, commands) = queue()?;
+    let front = Front::open(&config)?;
+    let (node, remote) =
+        crate::pretend::service::start(config, file.to_owned(), reload_log(log), commands)
+            .map_err(system("pretend a node"))?;
+    let machine = &node.machine;
+    let access = Access::new(sender, machine.snapshot.clone(), Arc::clone(&machine.events));
+    let control = control(&access, |last_turn, watchdog| node.run(last_turn, watchdog))?;
+    front.serve(access, &remote, control, None, "a pretended node")
+}
+
+fn queue() -> Result<(CommandSender, CommandReceiver), DaemonError> {
+    let made = crate::command::queue();
+    made.map_err(|errno| system("make the command queue")(errno.into()))
+}
+
+fn reload_log(log: &Log) -> ReloadLog {
+    let log = log.clone();
+    Box::new(move |directives: &str| log.reload(directives))
+}
+
+/// The thread of the loop.
+type Control = std::thread::JoinHandle<Result<(), DriverError>>;
+
+/// Starts the loop.
+fn control(
+    access: &Access,
+    run: impl FnOnce(&LastTurn, Option<Watchdog>) -> Result<(), DriverError> + Send + 'static,
+) -> Result<Control, DaemonError> {
+    let last_turn = Arc::clone(&access.last_turn);
+    let watchdog = Watchdog::from_environment()
+        .map_err(system("reach the service manager's watchdog ($NOTIFY_SOCKET)"))?;
+    std::thread::Builder::new()
+        .name("lrs-loop".into())
+        .spawn(move || {
+            schedule::favour_this_thread();
+            run(&last_turn, watchdog)
+        })
+        .map_err(thread("the control loop"))
+}
+
+/// What clients reach, before anything is served.
+struct Front {
+    sockets: Vec<BoundSocket>,
+    runtime: tokio::runtime::Runtime,
+    /// With the runtime of its thread, and what ends that; `None`: there is no bus.
+    bus: Option<(Bus, (Handle, oneshot::Sender<()>))>,
+}
+
+impl Front {
+    fn open(config: &Config) -> Result<Front, DaemonError> {
+        let sockets = config.grpc.listen.iter().map(|path| grpc::bind(path));
+        let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
+        let runtime = crate::runtime::on_this_thread().map_err(thread("the async runtime"))?;
+        let bus = match &config.dbus.bus {
+            Bus::Off => None,
+            bus => {
+                let made = crate::runtime::on_thread("lrs-bus");
+                Some((bus.clone(), made.map_err(thread("the thread for D-Bus"))?))
+            }
+        };
+        Ok(Front { sockets, runtime, bus })
     }
-    let paths: Vec<_> = sockets.iter().map(|socket| socket.path().to_string_lossy()).collect();
-    let paths = paths.join(" ");
-    let ready = || {
-        tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
-            ?mode,
-            sockets = paths,
-            "lrsd {} is ready, mode {mode:?}, on {paths}",
-            env!("CARGO_PKG_VERSION"),
-        );
-        notify::ready();
-    };
-    let bus = bus_thread.map(|thread| (bus, thread));
-    let served = runtime.block_on(serve(Serving {
-        sockets,
-        bus,
-        access,
-        remote: remote.clone(),
-        ready,
-        loop_ended: || control.is_finished(),
-        finder: finder.as_mut(),
-    }));
-    // The loop goes last: it answers calls under way until the servers have ended.
-    remote.stop();
-    let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    served?;
-    looped?;
-    tracing::info!("stopped");
-    Ok(())
+
+    /// Serves until a signal, or until the loop has ended; then ends that. `what`: is served, in words.
+    fn serve(
+        self,
+        access: Access,
+        remote: &Remote,
+        control: Control,
+        mut finder: Option<Finder>,
+        what: &str,
+    ) -> Result<(), DaemonError> {
+        let Front { sockets, runtime, bus } = self;
+        // The servers get no more of the CPU than other programs (clients could spend it), but at once.
+        let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+        if let Err(error) = schedule::shorten_slice(nice) {
+            tracing::debug!(%error, "the servers keep the default scheduling: {error}");
+        }
+        let paths: Vec<_> = sockets.iter().map(|socket| socket.path().to_string_lossy()).collect();
+        let paths = paths.join(" ");
+        let ready = || {
+            tracing::info!(
+                version = env!("CARGO_PKG_VERSION"),
+                what,
+                sockets = paths,
+                "lrsd {} is ready, {what}, on {paths}",
+                env!("CARGO_PKG_VERSION"),
+            );
+            notify::ready();
+        };
+        let served = runtime.block_on(serve(Serving {
+            sockets,
+            bus,
+            access,
+            remote: remote.clone(),
+            ready,
+            loop_ended: || control.is_finished(),
+            finder: finder.as_mut(),
+        }));
+        // The loop goes last: it answers calls under way until the servers have ended.
+        remote.stop();
+        let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
+        runtime.shutdown_timeout(Duration::from_millis(100));
+        served?;
+        looped?;
+        tracing::info!("stopped");
+        Ok(())
+    }
 }
 
 /// What [`serve`] needs.

@@ -107,7 +107,7 @@ const INFO_EXIT: u64 = 1 << 3;
 nix::ioctl_readwrite!(pidfd_get_info, 0xff, 11, PidfdInfo);
 
 /// What the kernel keeps at a pidfd; `None`: its parent has not waited for it yet.
-pub(super) fn of_pidfd(pidfd: BorrowedFd<'_>) -> nix::Result<Option<Exit>> {
+pub fn of_pidfd(pidfd: BorrowedFd<'_>) -> nix::Result<Option<Exit>> {
     let mut info = PidfdInfo { mask: INFO_EXIT, ..PidfdInfo::default() };
     // SAFETY: the descriptor is open, and the request's size is that of `info`.
     unsafe { pidfd_get_info(pidfd.as_raw_fd(), &raw mut info) }?;

@@ -13,12 +13,12 @@
 //!
 //! It decides nothing: what to do, and in which order, is the loop's ([`crate::driver`]).
 
-mod exits;
+pub(crate) mod exits;
 mod find;
 mod kernel;
-mod process;
+pub(crate) mod process;
 mod reader;
-mod rights;
+pub(crate) mod rights;
 mod run;
 mod start;
 mod units;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use crate::cgroup::{Group, TierTree};
@@ -49,7 +49,7 @@ use crate::state::record::ReservationRecord;
 use crate::state::{StateError, Store};
 use crate::units::{Pid, ProcessRef};
 use exits::{ExitLookup, Unknown, of_pidfd};
-use watch::{Ended, Ready, Waker, Watcher};
+use watch::{Ended, Ready, Watcher};
 use worker::{Inward, Workers};
 
 pub use run::DriverError;
@@ -266,27 +266,32 @@ impl Settings for Node {
     }
 }
 
-/// Lets signal handlers reach the loop.
-#[derive(Clone, Debug)]
-pub struct Remote {
-    messages: Sender<Inward>,
-    waker: Waker,
+/// What a signal handler wants of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It ends after the present turn.
+    Stop,
+    /// It applies the configuration file anew.
+    Reload,
 }
 
+/// Lets signal handlers reach the loop.
+#[derive(Clone)]
+pub struct Remote(Arc<dyn Fn(Order) + Send + Sync>);
+
 impl Remote {
+    /// By `send`, which may be called from any thread and does not wait.
+    pub fn new(send: impl Fn(Order) + Send + Sync + 'static) -> Remote {
+        Remote(Arc::new(send))
+    }
+
     /// Ends the loop after the present turn.
     pub fn stop(&self) {
-        self.send(Inward::Stop);
+        self.0(Order::Stop);
     }
 
     /// Applies the configuration file anew.
     pub fn reload(&self) {
-        self.send(Message::Reload.into());
-    }
-
-    fn send(&self, inward: Inward) {
-        // A loop that has ended needs neither.
-        let _ = self.messages.send(inward);
-        self.waker.wake();
+        self.0(Order::Reload);
     }
 }

@@ -5,7 +5,7 @@ use crate::core::model::Priority;
 use crate::rights::Rights;
 
 /// Who may do what, from the settings and the node's groups.
-pub(super) fn rights(config: &Config) -> Rights {
+pub fn rights(config: &Config) -> Rights {
     let lrs_gid = match nix::unistd::Group::from_name("lrs") {
         Ok(group) => group.map(|group| group.gid.as_raw()),
         Err(errno) => {

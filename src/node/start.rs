@@ -11,13 +11,14 @@ use tokio::sync::watch as watch_channel;
 use super::find::find;
 use super::rights::rights;
 use super::watch::Watcher;
-use super::worker::Workers;
-use super::{Node, ReloadLog, Remote};
+use super::worker::{Inward, Workers};
+use super::{Node, Order, ReloadLog, Remote};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Config, Mode};
 use crate::discover::HintSender;
+use crate::driver::message::Message;
 use crate::driver::world::Facts;
 use crate::driver::{Driver, Resumed, Tickets};
 use crate::publish::{EventRing, Snapshot};
@@ -84,7 +85,16 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
     let whole_disks = sampler.whole_disks();
     let (workers, messages, inbox) = Workers::start(Arc::clone(&tree), sampler, watcher.waker())
         .map_err(|source| StartError::Thread { what: "a worker", source })?;
-    let remote = Remote { messages, waker: watcher.waker() };
+    let waker = watcher.waker();
+    let remote = Remote::new(move |order| {
+        let inward = match order {
+            Order::Stop => Inward::Stop,
+            Order::Reload => Message::Reload.into(),
+        };
+        // A loop that has ended needs neither.
+        let _ = messages.send(inward);
+        waker.wake();
+    });
     let waiter_epoch = crate::state::new_epoch();
     let resumed = Resumed {
         rights: rights(&config),

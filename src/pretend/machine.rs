@@ -50,7 +50,7 @@ impl Machine {
         let (sender, snapshot) = watch::channel(Arc::new(Snapshot::default()));
         let events = Arc::new(EventRing::new(EVENTS_KEPT, world.events.iter().cloned()));
         let resumed = Resumed {
-            rights: rights(&world.config),
+            rights: rights(&world.config, world.service.as_ref()),
             tickets: Tickets::with_key(&[7; 32], epoch, now.boot),
             config: world.config.clone(),
             found,
@@ -97,7 +97,7 @@ impl Machine {
         self.take(Happened { commands, ..Happened::default() });
     }
 
-    fn take(&mut self, mut happened: Happened) {
+    pub(super) fn take(&mut self, mut happened: Happened) {
         let now = self.now();
         let world = self.world();
         happened.ends = std::mem::take(&mut world.ends);
@@ -120,11 +120,24 @@ impl Machine {
         while self.finish() {}
     }
 
+    /// How long nothing is due.
+    pub fn until_next(&mut self) -> Duration {
+        let now = self.now();
+        self.driver.until_next(now)
+    }
+
+    /// The loop ends; what it had begun is done first.
+    pub fn stop(mut self) {
+        let now = self.now();
+        self.driver.begin_end(now);
+        let messages = std::iter::from_fn(|| self.world().finish()).flatten().collect();
+        self.driver.end(messages, now);
+    }
+
     /// Lets time pass until the next turn is due or a process ends by itself, for `most` at most; then has
     /// that turn, with all that it begins. Answers which processes ended.
     pub fn step(&mut self, most: Duration) -> Vec<Pid> {
-        let now = self.now();
-        let due = self.driver.until_next(now).max(STEP);
+        let due = self.until_next().max(STEP);
         let ended = self.world().pass(due.min(most));
         self.finish_all();
         ended

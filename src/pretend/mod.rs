@@ -11,6 +11,7 @@
 //! | `find` | what an earlier daemon left on it |
 //! | `machine` | it with a loop, and time |
 //! | `fault` | what is done to it, and what goes wrong |
+//! | `service` | `lrsd --pretend`: it as a daemon for real clients |
 //!
 //! Limits. Cgroup v2 with weights for CPU and disk: no `cpu.idle`, no systemd, no rules that find tasks.
 //! Every process may be moved. What is begun is done in its order. Records and history are in
@@ -20,9 +21,11 @@ mod fault;
 mod find;
 mod jobs;
 pub mod machine;
+pub mod service;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lrs_sim::load::Load;
@@ -41,6 +44,7 @@ use crate::driver::job::Job;
 use crate::driver::message::Message;
 use crate::driver::turn::End;
 use crate::driver::world::Facts;
+use crate::node::ReloadLog;
 use crate::rights::Rights;
 use crate::state::record::ReservationRecord;
 use crate::units::{Moment, Pid, ProcessRef, WallTime};
@@ -90,12 +94,24 @@ pub struct Pretend {
     facts: Facts,
     /// CPU time of the daemon.
     cpu: Duration,
+    /// What makes it a service for clients that are real.
+    service: Option<Service>,
+}
+
+/// Of a pretended node with real clients.
+struct Service {
+    config_file: PathBuf,
+    reload_log: ReloadLog,
 }
 
 impl Pretend {
     /// At boot, with the settings that a daemon reads there.
     pub fn boot(hardware: Hardware, config: Config) -> Pretend {
-        let mut node = Node::boot(hardware, BOOT);
+        Pretend::boot_at(BOOT, hardware, config)
+    }
+
+    fn boot_at(wall: WallTime, hardware: Hardware, config: Config) -> Pretend {
+        let mut node = Node::boot(hardware, wall);
         node.tree.make(HOME);
         let facts = Facts {
             capabilities: std::sync::Arc::new(Capabilities {
@@ -129,6 +145,7 @@ impl Pretend {
             config,
             facts,
             cpu: Duration::ZERO,
+            service: None,
         }
     }
 
@@ -145,7 +162,7 @@ impl Pretend {
     /// Lets time pass until a process ends by itself, and answers which did; for `time` at most.
     pub fn pass(&mut self, time: Duration) -> Vec<Pid> {
         let ended = self.node.run_to_end(time);
-        ended.iter().for_each(|pid| self.note_end(*pid, 0));
+        ended.iter().for_each(|pid| self.note_end(*pid, Some(Exit::Status(0))));
         ended
     }
 
@@ -167,16 +184,21 @@ impl Pretend {
 
     /// A process ends with `status`, if it is there.
     pub fn exit(&mut self, pid: Pid, status: u8) {
+        self.end(pid, Some(Exit::Status(status)));
+    }
+
+    /// A process ends, if it is there; `exit`: how, where that is known.
+    fn end(&mut self, pid: Pid, exit: Option<Exit>) {
         if self.node.tree.processes().contains_key(&pid) {
             self.node.tree.end(pid);
-            self.note_end(pid, status);
+            self.note_end(pid, exit);
         }
     }
 
-    fn note_end(&mut self, pid: Pid, status: u8) {
+    fn note_end(&mut self, pid: Pid, exit: Option<Exit>) {
         let key = self.watched.iter().find(|(_, (_, it))| it.pid == pid).map(|(key, _)| *key);
         if let Some((task, process)) = key.and_then(|key| self.watched.remove(&key)) {
-            self.exits.insert(process, Exit::Status(status));
+            self.exits.extend(exit.map(|exit| (process, exit)));
             self.ends.push(End::Process(task, pid));
         }
     }
@@ -313,8 +335,12 @@ fn own(path: String, inode: Inode, origin: Origin) -> Group {
     Group { record, dirs: GroupDirs::default() }
 }
 
-/// Root alone is an administrator; group 100 has the members.
-fn rights(config: &Config) -> Rights {
+/// Who may do what: real clients by the accounts of the real node; else root alone is an administrator, and
+/// group 100 has the members.
+fn rights(config: &Config, service: Option<&Service>) -> Rights {
+    if service.is_some() {
+        return crate::node::rights::rights(config);
+    }
     Rights {
         admins: Vec::new(),
         integrations: Vec::new(),

@@ -41,7 +41,9 @@ impl Kernel for Pretend {
     }
 
     fn warnings(&self, _: &WeightPlan) -> Vec<String> {
-        Vec::new()
+        let warning =
+            "this node is pretended: no process is shaped, and no figure is of this machine";
+        self.service.iter().map(|_| warning.to_owned()).collect()
     }
 
     fn adopt(&mut self, _: Effects) -> bool {
@@ -372,10 +374,17 @@ impl Jobs for Pretend {
 
 impl Settings for Pretend {
     fn load(&mut self) -> Result<Config, String> {
+        if let Some(service) = &self.service {
+            let loaded = Config::load_trusted(&service.config_file);
+            self.config = loaded.map_err(|errors| errors.to_string())?;
+        }
         Ok(self.config.clone())
     }
 
     fn apply(&mut self, config: &Config) -> Result<Rights, String> {
-        Ok(rights(config))
+        if let Some(service) = &self.service {
+            (service.reload_log)(&config.daemon.log)?;
+        }
+        Ok(rights(config, self.service.as_ref()))
     }
 }

@@ -244,6 +244,13 @@ impl Tree {
         self.put(group, uid, None, load)
     }
 
+    /// A process with a number of its own, in `group`.
+    pub fn adopt(&mut self, process: ProcessRef, group: Inode, uid: u32, load: Load) {
+        let ProcessRef { pid, start_ticks } = process;
+        let progress = Progress::new(load);
+        self.processes.insert(pid, Process { start_ticks, uid, parent: None, group, progress });
+    }
+
     /// A process that is there does something else from now on.
     pub fn begin(&mut self, pid: Pid, load: Load) {
         if let Some(process) = self.processes.get_mut(&pid) {

@@ -1,0 +1,200 @@
+//! `lrsd --pretend`: the daemon for clients that are real, on a node that is not.
+//!
+//! For those who write a scheduler or an adapter: it needs no root, no cgroups and no systemd, and all of
+//! gRPC, D-Bus and `lrsctl` is as on a node. Processes are real as far as their numbers, owners and ends
+//! go; where they are, what they weigh and what they use is simulated: each computes on one of four CPUs
+//! from its admission to its end. Time is the real one.
+//!
+//! Limits. No process is moved, weighed or frozen. Descendants are not seen: a task is over with its main
+//! process, with a status where the kernel has it to tell (6.13+). No rule finds tasks. Nothing outlives the daemon.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use lrs_sim::load::Load;
+use lrs_sim::node::Hardware;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::{HOME, Machine, Pretend, Service};
+use crate::clock;
+use crate::command::{Command, CommandReceiver, Subject};
+use crate::config::Config;
+use crate::core::pace::TURN;
+use crate::driver::message::Message;
+use crate::driver::turn::Happened;
+use crate::driver::{COMMANDS_A_TURN, command_cost};
+use crate::node::{DriverError, Order, ReloadLog, Remote, exits, process};
+use crate::publish::LastTurn;
+use crate::systemd::notify::Watchdog;
+use crate::units::{BootTime, Pid};
+
+/// The node: four CPUs, a disk of eight requests at once, 8 GiB.
+const HARDWARE: Hardware = Hardware {
+    cpus: 4,
+    channels: 8,
+    request: Duration::from_millis(10),
+    request_bytes: 4096,
+    memory: 8 << 30,
+};
+
+/// What a process does while it lives.
+const LOAD: Load = Load {
+    cpu: Duration::from_secs(1_000_000),
+    threads: 1,
+    requests: 0,
+    sleep: Duration::ZERO,
+    rounds: None,
+    resident: 16 << 20,
+};
+
+/// See the module.
+pub struct Pretended {
+    /// The node with its loop.
+    pub machine: Machine,
+    commands: CommandReceiver,
+    orders: Receiver<Order>,
+    /// Readable when there is an order.
+    ordered: Arc<OwnedFd>,
+    /// Real processes that a client has named, until they end.
+    real: BTreeMap<Pid, OwnedFd>,
+    /// Until when time has passed on the node.
+    passed: BootTime,
+}
+
+/// Boots such a node.
+///
+/// # Errors
+/// No descriptor is left.
+pub fn start(
+    config: Config,
+    config_file: std::path::PathBuf,
+    reload_log: ReloadLog,
+    commands: CommandReceiver,
+) -> std::io::Result<(Pretended, Remote)> {
+    let now = clock::now();
+    let mut world = Pretend::boot_at(now.wall, HARDWARE, config);
+    world.service = Some(Service { config_file, reload_log });
+    let ordered = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let (sender, orders) = std::sync::mpsc::channel();
+    let waker = Arc::clone(&ordered);
+    let remote = Remote::new(move |order| {
+        // A loop that has ended needs no order.
+        let _ = sender.send(order);
+        // EAGAIN means the counter is at its top, so the loop is woken anyway.
+        let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
+    });
+    let (machine, real) = (Machine::on(world, 1), BTreeMap::new());
+    Ok((Pretended { machine, commands, orders, ordered, real, passed: now.boot }, remote))
+}
+
+impl Pretended {
+    /// Turns until it is to stop; as [`crate::driver::Driver::run`] does on a node.
+    ///
+    /// # Errors
+    /// poll(2) failed.
+    pub fn run(
+        mut self,
+        last_turn: &LastTurn,
+        mut watchdog: Option<Watchdog>,
+    ) -> Result<(), DriverError> {
+        loop {
+            let mut timeout = self.machine.until_next().min(TURN);
+            if let Some(watchdog) = &watchdog {
+                timeout = timeout.min(watchdog.patience(clock::boot_time()));
+            }
+            let ended = self.wait(timeout).map_err(DriverError::Wait)?;
+            self.pass_time();
+            for pid in ended {
+                let exit =
+                    self.real.remove(&pid).and_then(|pidfd| exits::of_pidfd(pidfd.as_fd()).ok());
+                self.machine.world().end(pid, exit.flatten());
+            }
+            let mut happened = Happened::default();
+            self.take_commands(&mut happened.commands);
+            let mut stop = false;
+            while let Ok(order) = self.orders.try_recv() {
+                match order {
+                    Order::Stop => stop = true,
+                    Order::Reload => happened.messages.push(Message::Reload),
+                }
+            }
+            self.machine.take(happened);
+            self.machine.finish_all();
+            let now = clock::boot_time();
+            last_turn.ended(now);
+            if let Some(watchdog) = &mut watchdog {
+                watchdog.turned(now);
+            }
+            if stop {
+                self.commands.close();
+                self.machine.stop();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for a command, an order, or the end of processes, which it answers.
+    fn wait(&self, timeout: Duration) -> std::io::Result<Vec<Pid>> {
+        let commands = PollFd::from_borrowed_fd(self.commands.wake_fd(), PollFlags::IN);
+        let orders = PollFd::from_borrowed_fd(self.ordered.as_fd(), PollFlags::IN);
+        let real = self.real.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN));
+        let mut ready: Vec<PollFd<'_>> = [commands, orders].into_iter().chain(real).collect();
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(&mut ready, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        // EAGAIN means that there was none.
+        let _ = rustix::io::read(&*self.ordered, &mut [0u8; 8]);
+        let ends = self.real.keys().zip(&ready[2..]);
+        Ok(ends.filter(|(_, ready)| !ready.revents().is_empty()).map(|(pid, _)| *pid).collect())
+    }
+
+    /// As much time passes on the node as has passed.
+    fn pass_time(&mut self) {
+        let now = clock::boot_time();
+        let mut left = now.since(self.passed);
+        self.passed = now;
+        while !left.is_zero() {
+            let before = self.machine.now().boot;
+            self.machine.world().pass(left);
+            left = left.saturating_sub(self.machine.now().boot.since(before));
+        }
+    }
+
+    fn take_commands(&mut self, commands: &mut Vec<Command>) {
+        self.commands.clear_wake();
+        let mut left = COMMANDS_A_TURN;
+        while left > 0 {
+            let Some(command) = self.commands.try_next() else { return };
+            left = left.saturating_sub(command_cost(&command));
+            if let Command::Admit { request, .. } = &command
+                && let Subject::Process(pid) = request.subject
+            {
+                self.adopt(pid);
+            }
+            commands.push(command);
+        }
+        self.commands.wake_again();
+    }
+
+    /// A real process is there from now on. One that cannot be is refused by the loop, which does not find
+    /// it.
+    fn adopt(&mut self, pid: Pid) {
+        if self.real.contains_key(&pid) {
+            return;
+        }
+        match process::pin(pid) {
+            Ok(found) => {
+                let tree = &mut self.machine.world().node().tree;
+                let home = tree.make(HOME);
+                tree.adopt(found.process, home, found.uids.effective, LOAD);
+                self.real.extend(found.pin.0.map(|pidfd| (pid, pidfd)));
+            }
+            Err(error) => tracing::debug!(%pid, %error, "process {pid} is not taken: {error}"),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `lrsd --pretend`: real clients and processes on a node that is pretended, without root and cgroups.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // test helpers
+
+#[allow(dead_code, clippy::disallowed_methods)] // the harness also serves tests/daemon
+#[path = "daemon/harness.rs"]
+mod harness;
+
+use harness::Daemon;
+
+fn pretending(settings: &str) -> Daemon {
+    let daemon_settings = format!("slots.active = 1\nslots.passive = 1\n{settings}");
+    let mut daemon = Daemon::observing("");
+    daemon.configure(&daemon_settings);
+    daemon.wrapper = ["sh", "-c", "exec \"$@\" --pretend", "sh"].map(str::to_owned).into();
+    daemon.launch();
+    daemon
+}
+
+#[test]
+fn tasks_run_and_are_promoted_with_their_statuses() {
+    let mut daemon = pretending("");
+    let first = daemon.run(&[], &["cat"]);
+    let second = daemon.run(&[], &["sh", "-c", "cat; exit 3"]);
+    assert_eq!(daemon.task_of(first)["tier"], "active");
+    assert_eq!(daemon.task_of(second)["tier"], "passive");
+    daemon.finish(first);
+    let promoted = |daemon: &Daemon| (daemon.task_of(second)["tier"] == "active").then_some(());
+    daemon.eventually("the second task is promoted", promoted);
+    assert_eq!(daemon.join(second).code(), Some(3));
+    let ended = |daemon: &Daemon| daemon.tasks().is_empty().then_some(());
+    daemon.eventually("both are over", ended);
+    let kinds: Vec<_> = daemon.events().iter().map(|event| event["type"].clone()).collect();
+    for kind in ["admitted", "promoted", "completed"] {
+        assert!(kinds.iter().any(|found| found == kind), "{kind} in {kinds:?}");
+    }
+}
+
+#[test]
+fn it_says_that_it_is_pretended_takes_a_reload_and_stops() {
+    let mut daemon = pretending("");
+    let status = daemon.status();
+    assert_eq!(status["slots"]["active"]["capacity"], 1);
+    assert!(status["warnings"][0].as_str().unwrap().contains("pretended"), "{status}");
+    daemon.configure("slots.active = 3\n");
+    daemon.ok(&["reload"]);
+    assert_eq!(daemon.status()["slots"]["active"]["capacity"], 3);
+    let (code, _) = daemon.stop();
+    assert_eq!(code, Some(0));
+}
