@@ -74,6 +74,8 @@ pub struct Node {
     reload_log: ReloadLog,
     /// Processes that ended before this turn.
     ended: Vec<Ended>,
+    /// Kept, so that a wait allocates nothing.
+    ready: Vec<Ready>,
     /// Main processes that have ended and that their parents have not waited for, with their watches.
     unreaped: BTreeMap<TaskId, (ProcessRef, Key)>,
     /// Kept, since each step asks for them: a promotion takes no lock for that.
@@ -84,10 +86,14 @@ pub struct Node {
 
 impl Node {
     /// Waits until something happens or `timeout` is over.
-    fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<Happened> {
+    ///
+    /// # Errors
+    /// epoll_wait(2) failed.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<Happened> {
         // Closed, they leave the set: else they would wake the loop again.
         self.ended.clear();
-        self.watcher.wait(timeout, ready)?;
+        let mut ready = std::mem::take(&mut self.ready);
+        self.watcher.wait(timeout, &mut ready)?;
         let mut happened = Happened { cpu: crate::clock::cpu_time(), ..Happened::default() };
         for ended in self.watcher.take_ended() {
             match ended.reaped {
@@ -95,13 +101,14 @@ impl Node {
                 false => self.ended.push(ended),
             }
         }
-        for event in ready {
+        for event in &ready {
             match *event {
                 Ready::End(end) => happened.ends.push(end),
                 Ready::Messages => self.take_messages(&mut happened.messages),
                 Ready::Commands => self.take_commands(&mut happened.commands),
             }
         }
+        self.ready = ready;
         Ok(happened)
     }
 

@@ -35,7 +35,6 @@ impl Driver<Node> {
         last_turn: &LastTurn,
         mut watchdog: Option<Watchdog>,
     ) -> Result<(), DriverError> {
-        let mut ready = Vec::new();
         // The time of the recovery is none in which it hung.
         last_turn.ended(clock::boot_time());
         loop {
@@ -44,7 +43,7 @@ impl Driver<Node> {
             if let Some(watchdog) = &watchdog {
                 timeout = timeout.min(watchdog.patience(now.boot));
             }
-            let happened = match self.world().wait(timeout, &mut ready) {
+            let happened = match self.world().wait(timeout) {
                 Ok(happened) => happened,
                 Err(error) => {
                     self.abandon(now);

@@ -127,6 +127,7 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
         config_file,
         reload_log,
         ended: Vec::new(),
+        ready: Vec::new(),
         unreaped: BTreeMap::new(),
         facts,
         stop: false,

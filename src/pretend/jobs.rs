@@ -245,12 +245,10 @@ impl Pretend {
             .iter()
             .filter(|check| check.weights)
             .map(|check| {
-                let shown = self.shown(&check.group).map(|shown| {
-                    let plan = cycle.plan.as_ref();
-                    let drifts = plan.map(|plan| self.drifts(&check.group, check.level, plan));
-                    Some((shown, drifts.unwrap_or_default()))
-                });
-                (check.task, shown)
+                let plan = cycle.plan.as_ref();
+                let drifts = plan.map(|plan| self.drifts(&check.group, check.level, plan));
+                let shown = (self.shown(&check.group), drifts.unwrap_or_default());
+                (check.task, Ok(Some(shown)))
             })
             .collect();
         let shaped = cycle.check.iter().filter(|check| !check.frozen);
@@ -281,13 +279,12 @@ impl Pretend {
         }
     }
 
-    pub(super) fn shown(&self, group: &Group) -> Result<KernelView, CgroupError> {
+    pub(super) fn shown(&self, group: &Group) -> KernelView {
         let weights = self.found(group).and_then(|found| self.weights_of(found));
-        let Some(weights) = weights else {
-            return Err(CgroupError::Refused(format!("{} is gone", group.record.path)));
-        };
+        // One that is gone shows nothing, as in the kernel's files.
+        let Some(weights) = weights else { return KernelView::default() };
         let (cpu, io) = (Some(weights.cpu), Some(weights.io));
-        Ok(KernelView { cpu_weight: cpu, io_weight: io, ..KernelView::default() })
+        KernelView { cpu_weight: cpu, io_weight: io, ..KernelView::default() }
     }
 
     pub(super) fn drifts(&self, group: &Group, level: Level, plan: &WeightPlan) -> Vec<Drift> {

@@ -100,7 +100,7 @@ impl Machine {
     pub(super) fn take(&mut self, mut happened: Happened) {
         let now = self.now();
         let world = self.world();
-        happened.ends = std::mem::take(&mut world.ends);
+        happened.ends = world.take_ends();
         happened.cpu = world.cpu;
         self.driver.turn(happened, now);
         let cpu = self.world().cpu;

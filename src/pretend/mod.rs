@@ -203,6 +203,11 @@ impl Pretend {
         }
     }
 
+    /// Ends that were noticed since this was last asked.
+    pub fn take_ends(&mut self) -> Vec<End> {
+        std::mem::take(&mut self.ends)
+    }
+
     /// A process goes into a new group of a stranger's.
     pub fn leave_for(&mut self, pid: Pid, path: &str) {
         self.node.tree.make(path);

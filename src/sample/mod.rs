@@ -178,6 +178,7 @@ fn read_now(
     read: impl FnOnce(&mut group::GroupReader, &mut group::Context<'_>) -> Option<TaskSample>,
 ) -> Option<TaskSample> {
     let dirs = GroupDirs { memory: None, ..dirs };
+    let top = dirs.cpuacct.clone();
     let (mut unreported, mut reported) = (Vec::new(), ReportedFiles::default());
     let mut context = group::Context {
         proc: std::path::Path::new("/proc"),
@@ -187,5 +188,8 @@ fn read_now(
         problems: &mut unreported,
         reported: &mut reported,
     };
-    read(&mut group::GroupReader::new(dirs, 0), &mut context)
+    let read = read(&mut group::GroupReader::new(dirs, 0), &mut context)?;
+    // Of a group without the file not even that is known, unless the group is gone.
+    let is_there = || top.is_none_or(|dir| dir.exists());
+    (read.cpu.is_some() || is_there()).then_some(read)
 }
