@@ -6,7 +6,7 @@
 use super::Executor;
 use super::entry::Entry;
 use super::keeping::{LeavingDecision, UnitReport};
-use super::parking::PostponedRequest;
+use super::postponed::{PostponedRequest, Until};
 use super::tickets::Place;
 use super::world::{Identity, Move, Pin, World};
 use crate::cgroup::{CgroupError, Origin, Reach};
@@ -156,7 +156,8 @@ impl<W: World> Executor<'_, W> {
         }
         if self.core.is_leaving(process) {
             if let Some(reply) = reply.take() {
-                self.state.held.push(PostponedRequest { caller, request, pid, report, reply });
+                let request = PostponedRequest { caller, request, pid, report, reply };
+                self.state.postponed.push(Until::Returned, request);
             }
             return Ok(Begun::Later);
         }

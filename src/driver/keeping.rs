@@ -10,11 +10,8 @@
 //! Limits. systemd cannot be asked about the units of a user's own service manager: a service
 //! there counts as one that ends all its processes when it stops, which is the default.
 
-use std::time::Duration;
-
 use super::Executor;
 use super::admission::cgroup_error;
-use super::parking::PostponedRequest;
 use super::world::{Move, World};
 use crate::cgroup::{Attachment, Group, HeldBy, Members, Reach, Surroundings, UnitPlace};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
@@ -25,20 +22,7 @@ use crate::core::model::TaskId;
 use crate::discover::{Attach, DiscoveredTask, Finder};
 use crate::rights::Role;
 use crate::systemd::unit::UnitRecord;
-use crate::units::{BootTime, Pid, ProcessRef};
-
-/// How long the finders may take to look for the task a process is in. They take half a second; on a
-/// node that is too busy for that an answer may be late, for a refusal would be the end of a job.
-const LOOKS_AT_MOST: Duration = Duration::from_secs(10);
-
-/// A request that waits for the finders, since its process may be in a task.
-#[derive(Debug)]
-pub(super) struct Sought {
-    since: BootTime,
-    /// The look that tells.
-    look: u64,
-    held: PostponedRequest,
-}
+use crate::units::{Pid, ProcessRef};
 
 /// What systemd reported of the unit that a process is in; by default nothing, for it was not asked.
 #[derive(Clone, Debug, Default)]
@@ -162,32 +146,6 @@ impl<W: World> Executor<'_, W> {
         let managed = matches!(self.held_by(process, report)?, HeldBy::Manager(_));
         // Finders that cannot be asked do not look either.
         Ok(managed && !self.state.hints.looks.is_closed())
-    }
-
-    /// Keeps a request until the finders have looked.
-    pub(super) fn seek(&mut self, held: PostponedRequest) {
-        let mut look = 0;
-        self.state.hints.looks.send_modify(|last| {
-            *last += 1;
-            look = *last;
-        });
-        self.state.sought.push(Sought { since: self.now.boot, look, held });
-    }
-
-    /// The requests that waited for the finders, up to `look`, and those that wait too long
-    /// for that.
-    pub(super) fn take_sought(&mut self, look: u64) -> Vec<PostponedRequest> {
-        let is_due = |sought: &Sought| {
-            sought.look <= look || self.now.boot.since(sought.since) >= LOOKS_AT_MOST
-        };
-        let sought = std::mem::take(&mut self.state.sought).into_iter();
-        let (due, rest): (Vec<_>, Vec<_>) = sought.partition(is_due);
-        self.state.sought = rest;
-        let looked = |held: PostponedRequest| PostponedRequest {
-            report: UnitReport { looked: true, ..held.report },
-            ..held
-        };
-        due.into_iter().map(|sought| looked(sought.held)).collect()
     }
 
     /// Decides where `process` goes, and makes `request` and `unit` say so. `None`: it was to be

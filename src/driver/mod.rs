@@ -36,6 +36,7 @@ pub mod message;
 mod pacing;
 mod parking;
 mod placing;
+mod postponed;
 mod publishing;
 mod queue;
 mod ramp;
@@ -76,6 +77,7 @@ use debts::Debts;
 use entry::Entry;
 use execute::Touched;
 use pacing::Pacing;
+use postponed::Postponed;
 use root_weight::RootState;
 use taken::Taken;
 
@@ -143,10 +145,8 @@ struct State<W> {
     debts: Debts,
     /// Waiters that are to be parked once this turn's answers are out.
     to_park: VecDeque<(TaskId, Ticket)>,
-    /// Requests for processes that are on their way back.
-    held: Vec<parking::PostponedRequest>,
-    /// Requests that wait for the finders.
-    sought: Vec<keeping::Sought>,
+    /// Admissions that wait for something before the core is asked.
+    postponed: Postponed,
     /// Admissions that are being looked up, by the uid that asked.
     looking: HashMap<u32, usize>,
     /// Tasks by the group their weights compete in.

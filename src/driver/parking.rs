@@ -12,28 +12,18 @@ use super::Executor;
 use super::admission::{Admission, Requester, cgroup_error};
 use super::debts::Debt;
 use super::job::GroupJob;
-use super::keeping::{LeavingDecision, UnitReport};
+use super::keeping::LeavingDecision;
 use super::message::AttachResult;
+use super::postponed::{PostponedRequest, Until};
 use super::world::{Whereabouts, World};
 use crate::cgroup::{Attached, CgroupError, Origin, Reach};
-use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
+use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
 use crate::config::Mode;
 use crate::core::model::TaskId;
 use crate::core::step::{Input, Ready, Record, Ticket};
 use crate::core::task::{Halt, Task};
-use crate::proto;
 use crate::systemd::unit::UnitRecord;
-use crate::units::{Pid, ProcessRef};
-
-/// What is asked for a process that is on its way back.
-#[derive(Debug)]
-pub(super) struct PostponedRequest {
-    pub(super) caller: Caller,
-    pub(super) request: AdmitRequest,
-    pub(super) pid: Pid,
-    pub(super) report: UnitReport,
-    pub(super) reply: Reply<proto::Task>,
-}
+use crate::units::ProcessRef;
 
 impl<W: World> Executor<'_, W> {
     /// Whether a process may wait in the group of its task: one that asks for itself, so that it does
@@ -152,7 +142,7 @@ impl<W: World> Executor<'_, W> {
             return Vec::new();
         }
         self.push(Input::Removed(id));
-        std::mem::take(&mut self.state.held)
+        self.state.postponed.take(|until| matches!(until, Until::Returned))
     }
 
     /// The daemon ends, and its threads have: what they did not get to.

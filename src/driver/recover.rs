@@ -12,6 +12,7 @@ use super::debts::Debts;
 use super::entry::Entry;
 use super::execute::Touched;
 use super::pacing::Pacing;
+use super::postponed::Postponed;
 use super::root_weight::RootState;
 use super::settings::{plan, policy};
 use super::taken::Taken;
@@ -146,8 +147,7 @@ impl<W: World> Driver<W> {
             root_weight: RootState::default(),
             debts: Debts::new(left),
             to_park: VecDeque::new(),
-            held: Vec::new(),
-            sought: Vec::new(),
+            postponed: Postponed::default(),
             looking: HashMap::new(),
             ratio_groups: BTreeMap::new(),
             sources_new: BTreeMap::new(),

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::admission::{Requester, refused};
 use super::job::{GroupJob, UnitJob};
-use super::parking::PostponedRequest;
+use super::postponed::PostponedRequest;
 use super::settings::{plan, policy};
 use super::world::World;
 use super::{Executor, view};

@@ -12,8 +12,9 @@ use serde_json::Map;
 
 use super::debts::Debt;
 use super::message::Message;
+use super::postponed::PostponedRequest;
 use super::world::World;
-use super::{Driver, Executor, parking};
+use super::{Driver, Executor};
 use crate::command::Command;
 use crate::core::event::EventKind;
 use crate::core::model::TaskId;
@@ -183,8 +184,8 @@ impl<W: World> Driver<W> {
     }
 
     /// Each by itself: what one gets decides about the next.
-    fn admit_all(&mut self, requests: Vec<parking::PostponedRequest>, now: Moment) {
-        for parking::PostponedRequest { caller, request, pid, report, reply } in requests {
+    fn admit_all(&mut self, requests: Vec<PostponedRequest>, now: Moment) {
+        for PostponedRequest { caller, request, pid, report, reply } in requests {
             self.with(now, |executor| {
                 executor.admit_process(caller, request, pid, report, reply);
             });
