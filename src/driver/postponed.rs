@@ -50,7 +50,7 @@ impl Postponed {
         self.0.push((until, request));
     }
 
-    /// Takes those whose wait `is_over`.
+    /// Takes those that have waited long enough, by `is_over`.
     pub(super) fn take(&mut self, is_over: impl Fn(Until) -> bool) -> Vec<PostponedRequest> {
         let over = self.0.extract_if(.., |(until, _)| is_over(*until));
         over.map(|(_, request)| request).collect()

@@ -16,7 +16,7 @@ use crate::core::task::Halt;
 use crate::driver::job::{CycleRequest, GroupJob, Job, UnitJob};
 use crate::driver::message::{Ahead, CycleReport, Message, Placed};
 use crate::driver::world::Kernel as _;
-use crate::units::ProcessRef;
+use crate::units::{Pid, ProcessRef};
 
 /// What a reading costs lrsd with a few tasks (docs/performance.md).
 const READING: Duration = Duration::from_millis(1);
@@ -94,7 +94,7 @@ impl Pretend {
         let placed = weights.map_or(Ok(()), |(tier, plan)| self.write(&group, tier.into(), &plan));
         let placed = placed.and_then(|()| match in_place {
             true => Ok(Attached { moved: 0 }),
-            false => self.move_into(process, &group),
+            false => self.move_from(process, &group),
         });
         match placed {
             Ok(attached) => Ok((group, attached, weights.map(|(tier, _)| tier))),
@@ -137,29 +137,49 @@ impl Pretend {
         Ok(())
     }
 
+    /// Moves a process into its task's group, from where it was judged to be.
+    fn move_from(&mut self, process: ProcessRef, group: &Group) -> Result<Attached, CgroupError> {
+        let now = self.position(process)?.origin;
+        let judged = &group.record.origin;
+        if !judged.is_empty() && *judged != now {
+            let pid = process.pid;
+            return Err(CgroupError::MovedMeanwhile(format!("process {pid} was moved meanwhile")));
+        }
+        self.move_into(process, group)
+    }
+
     /// Moves a process and its descendants.
     fn move_into(&mut self, process: ProcessRef, group: &Group) -> Result<Attached, CgroupError> {
         if self.living(process).is_none() {
             return Err(CgroupError::ProcessGone(process.pid));
         }
         let path = &group.record.path;
-        let mut moved = 0;
+        let mut moved: Vec<(Pid, String)> = Vec::new();
         for pid in self.node.tree.family(process.pid) {
-            match self.deed(Call::Move(pid)) {
-                None => return Ok(Attached { moved }),
-                Some(true) => return Err(CgroupError::Refused("it may not be moved".to_owned())),
-                Some(false) => {}
+            let failed = match self.deed(Call::Move(pid)) {
+                None => return Ok(Attached { moved: moved.len() }),
+                Some(true) => Some(CgroupError::Refused("it may not be moved".to_owned())),
+                Some(false) if pid == process.pid && self.living(process).is_none() => {
+                    Some(CgroupError::ProcessGone(pid))
+                }
+                Some(false) if self.is_removed(group) => {
+                    Some(CgroupError::Refused(format!("{path} is gone")))
+                }
+                Some(false) => None,
+            };
+            if let Some(error) = failed {
+                // Those that were moved go back.
+                for (pid, home) in moved {
+                    if self.deed(Call::Move(pid)).is_some() {
+                        self.move_away(pid, &home);
+                    }
+                }
+                return Err(error);
             }
-            if pid == process.pid && self.living(process).is_none() {
-                return Err(CgroupError::ProcessGone(process.pid));
-            }
-            if self.found(group).is_none() {
-                return Err(CgroupError::Refused(format!("{path} is gone")));
-            }
+            moved.extend(self.group_of(pid).map(|home| (pid, home.to_owned())));
             self.move_away(pid, path);
-            moved += 1;
         }
-        Ok(Attached { moved })
+        Ok(Attached { moved: moved.len() })
     }
 
     pub(super) fn release_now(&mut self, group: &Group) -> Result<Option<Halt>, CgroupError> {
