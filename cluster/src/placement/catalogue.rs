@@ -115,7 +115,7 @@ pub const POLICIES: &[Entry] = &[
         source: "P. Lu, thesis 2015, ch. 2, Fig. 2.5",
         needs: &[],
         together: false,
-        make: |_| Box::new(Wco::new(fastrand::Rng::with_seed(1))),
+        make: |_| Box::new(Wco::default()),
     },
     Entry {
         name: "delay",

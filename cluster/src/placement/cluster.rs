@@ -357,9 +357,10 @@ impl Cluster {
         Some(self[task].bytes as f64 / best)
     }
 
-    /// The lowest priority of what is active on `node` (thesis 3.3.3).
-    pub fn lowest_active(&self, node: NodeId) -> Option<Priority> {
-        self.last_active(node).map(|(priority, _)| priority)
+    /// The job that is last in the queue's order of those with an active task on `node` (thesis 3.3.3).
+    pub fn lowest_active(&self, node: NodeId) -> Option<JobId> {
+        let jobs = self[node].seated(Tier::Active).map(|(_, task)| self[task].job);
+        jobs.max_by_key(|job| self.place(*job))
     }
 
     /// Whether the input says how fast data moves.

@@ -130,6 +130,10 @@ impl Delay {
                 continue;
             };
             let locality = cluster.locality(task, node);
+            // Map and reduce slots are assigned independently (section 4.1).
+            if cluster[task].kind == Kind::Reduce {
+                return Some((task, locality));
+            }
             let passed = self.passed(cluster, job);
             passed.level = locality;
             passed.waited = Duration::ZERO;

@@ -7,7 +7,7 @@
 //! 2. Admitted tasks and the nodes that hold their input and have room are matched at the largest sum
 //!    of weights; a weight is the idle share of the node. A node takes one task at each matching, and
 //!    is matched again with what it has left.
-//! 3. A task that is left over waits, if a task on a node with its input is predicted to end before
+//! 3. A task that is left over waits, if a node with its input is predicted to have room for it before
 //!    the input could be moved (`W_rel < T_tran`); else it starts on the node with room that its input
 //!    reaches first, the most idle one of equals.
 //!
@@ -16,6 +16,7 @@
 //! the mean over the three resources.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::placement::cluster::{Cluster, JobId, NodeId, TaskId};
 use crate::placement::input::Kind;
@@ -125,18 +126,28 @@ fn wait_or_move(task: TaskId, nodes: &[NodeId], turn: &mut Turn<'_>) {
         .min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
     let Some((seconds, _, node)) = nearest else { return };
     let job = cluster[task].job;
-    let running = cluster[task].replicas.iter().flat_map(|node| cluster[*node].running());
-    let release = running
-        .filter_map(|task| cluster[task].remaining)
-        .map(|remaining| remaining.as_secs_f64())
-        .min_by(f64::total_cmp);
-    match (release, cluster[node].next_free()) {
+    let replicas = cluster[task].replicas.iter();
+    let release = replicas.filter_map(|node| release(cluster, *node, task)).min();
+    match (release.map(|after| after.as_secs_f64()), cluster[node].next_free()) {
         (Some(release), _) if release < seconds => turn.hold(job, Reason::FreeSoon(release)),
         (_, Some(tier)) => {
             turn.start(task, node, tier, Reason::SoonestInput);
         }
         (_, None) => {}
     }
+}
+
+/// When enough tasks of a node are predicted to have ended for `task` to fit there.
+fn release(cluster: &Cluster, node: NodeId, task: TaskId) -> Option<Duration> {
+    let running = cluster[node].running();
+    let mut ends: Vec<(Duration, Resources)> =
+        running.filter_map(|task| Some((cluster[task].remaining?, cluster[task].demand))).collect();
+    ends.sort_by_key(|(after, _)| *after);
+    let mut idle = cluster.idle(node);
+    ends.into_iter().find_map(|(after, released)| {
+        idle = idle + released;
+        cluster[task].demand.fits(&idle).then_some(after)
+    })
 }
 
 /// Nodes with a free slot, and the idle share of each.

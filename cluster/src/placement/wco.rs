@@ -2,11 +2,11 @@
 //!
 //! For a free slot of a node:
 //!
-//! 1. the first job without a rate, of which nothing runs, gets one task to be measured by (sampling;
-//!    the task is drawn at random, the source's other way is static analysis);
+//! 1. the first job without a rate, of which nothing runs, gets one task to be measured by (sampling):
+//!    the first to arrive, which the source calls random (2.4.1); its other way is static analysis;
 //! 2. the first job with a rate that suits what runs on the node, by the same test that lrsd applies
 //!    ([`lrs_core::colocation`]);
-//! 3. where no fewer slots are free than tasks wait, the next task of the queue: waiting gains nothing.
+//! 3. where more slots are free than tasks wait, the next task of the queue: waiting gains nothing.
 //!
 //! Only the first jobs of the queue are looked at, those that run included ([`Wco::pool`]): so no job
 //! is passed over for ever by later ones that suit better. [`crate::placement::cluster::Cluster::learn`] corrects
@@ -21,22 +21,23 @@ use crate::placement::input::Kind;
 use crate::placement::turn::{Policy, Reason, Turn};
 
 /// The policy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Wco {
     /// Slack of the co-location test.
     pub threshold: f64,
     /// Jobs that are looked at, at most.
     pub pool: usize,
-    random: fastrand::Rng,
+}
+
+impl Default for Wco {
+    /// The threshold of the source (2.5), which is lrsd's default too, and a pool of 10 jobs.
+    fn default() -> Wco {
+        Wco { threshold: 0.1, pool: 10 }
+    }
 }
 
 impl Wco {
-    /// The threshold of the source (2.5), which is lrsd's default too, and a pool of 10 jobs.
-    pub fn new(random: fastrand::Rng) -> Wco {
-        Wco { threshold: 0.1, pool: 10, random }
-    }
-
-    fn next(&mut self, node: NodeId, turn: &mut Turn<'_>) -> Option<(TaskId, Reason)> {
+    fn next(&self, node: NodeId, turn: &mut Turn<'_>) -> Option<(TaskId, Reason)> {
         let cluster = turn.cluster();
         let mut pool = self.pool_of(cluster);
         let mean_rate = mean_rate(cluster, &pool);
@@ -44,7 +45,7 @@ impl Wco {
         let unmeasured =
             |job: &&JobId| cluster[**job].rate.is_none() && cluster[**job].running() == 0;
         if let Some(job) = pool.iter().find(unmeasured) {
-            return self.sample(cluster, *job).map(|task| (task, Reason::Sample));
+            return sample(cluster, *job).map(|task| (task, Reason::Sample));
         }
         let on_node = cluster[node].running();
         let running: Running = on_node.map(|task| cluster[cluster[task].job].rate).collect();
@@ -75,13 +76,6 @@ impl Wco {
         jobs.truncate(self.pool);
         jobs
     }
-
-    fn sample(&mut self, cluster: &Cluster, job: JobId) -> Option<TaskId> {
-        let kinds = [Kind::Map, Kind::Reduce];
-        let waiting = kinds.map(|kind| cluster[job].waiting(kind)).into_iter();
-        let waiting = waiting.into_iter().find(|waiting| !waiting.is_empty())?;
-        waiting.iter().nth(self.random.usize(0..waiting.len()))
-    }
 }
 
 impl Policy for Wco {
@@ -89,7 +83,7 @@ impl Policy for Wco {
         // Each start takes one of both, so this holds for the whole turn.
         let cluster = turn.cluster();
         let waiting: usize = cluster.queue().map(|job| cluster[job].waiting_tasks()).sum();
-        let plenty = cluster.free_slots() >= waiting as u64;
+        let plenty = cluster.free_slots() > waiting as u64;
         for node in nodes {
             while let Some(tier) = turn.cluster()[*node].next_free() {
                 let rest = |turn: &Turn<'_>| {
@@ -105,6 +99,11 @@ impl Policy for Wco {
             }
         }
     }
+}
+
+/// The first task of a job to arrive.
+fn sample(cluster: &Cluster, job: JobId) -> Option<TaskId> {
+    [Kind::Map, Kind::Reduce].into_iter().find_map(|kind| cluster[job].waiting(kind).iter().next())
 }
 
 fn nearest(cluster: &Cluster, job: JobId, node: NodeId) -> Option<TaskId> {

@@ -428,10 +428,9 @@ impl Scenario {
                 Box::new(Lsap::Fair { alpha, beta })
             }
             ("wco", ..) if threshold.is_some() || pool.is_some() => {
-                let mut wco = Wco::new(fastrand::Rng::with_seed(self.seed));
-                wco.threshold = threshold.unwrap_or(wco.threshold);
-                wco.pool = pool.unwrap_or(wco.pool);
-                Box::new(wco)
+                let usual = Wco::default();
+                let threshold = threshold.unwrap_or(usual.threshold);
+                Box::new(Wco { threshold, pool: pool.unwrap_or(usual.pool) })
             }
             _ => usual,
         };

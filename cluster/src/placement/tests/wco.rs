@@ -30,7 +30,7 @@ fn wco_keeps_one_kind_apart_until_slots_outnumber_tasks() {
     let plan = planned("wco", &tight);
     assert!(plan.assigned.is_empty(), "a second computing task would not suit a");
     assert_eq!(plan.waiting[0].reason, "the nodes with free slots would be bound by one resource");
-    let plan = planned("wco", &cluster(&[(3, 0), (1, 0)], jobs));
+    let plan = planned("wco", &cluster(&[(4, 0), (1, 0)], jobs));
     assert_eq!(plan.assigned[1].reason, "more free slots than tasks");
 }
 
@@ -49,8 +49,7 @@ fn wco_measures_a_job_by_one_task_first() {
 fn wco_looks_at_the_first_jobs_only() {
     let mut cluster = cluster(&[(2, 0), (1, 0)], computing_and_io());
     let nodes: Vec<_> = cluster.nodes().collect();
-    let mut wco = Wco::new(fastrand::Rng::with_seed(1));
-    wco.pool = 1;
+    let mut wco = Wco { pool: 1, ..Wco::default() };
     let mut turn = Turn::new(&mut cluster, Duration::ZERO);
     wco.assign(&nodes, &mut turn);
     assert!(turn.choices.is_empty(), "i would suit a, but c is first: {:?}", turn.choices);
