@@ -416,7 +416,7 @@ impl Mover<'_> {
 
 fn elsewhere(pid: Pid, present: Option<&str>, judged: Option<&str>) -> CgroupError {
     const HIDDEN: &str = "one that cannot be seen from here";
-    CgroupError::Refused(format!(
+    CgroupError::MovedMeanwhile(format!(
         "process {pid} is in the cgroup {}, and not in {} any more: it was moved meanwhile; \
          it is left there",
         present.unwrap_or(HIDDEN),

@@ -396,6 +396,9 @@ pub enum CgroupError {
     /// what to do.
     #[error("{0}")]
     Refused(String),
+    /// The process is not where it was when it was judged ([`Conditions::from`]), and was left there.
+    #[error("{0}")]
+    MovedMeanwhile(String),
     /// The process or its group is not the caller's to have managed; the text names the owner
     /// and who may.
     #[error("{0}")]

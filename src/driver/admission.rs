@@ -336,17 +336,17 @@ impl<W: World> Executor<'_, W> {
     }
 
     /// The core gave the request a slot.
-    pub(super) fn enter(&mut self, id: TaskId, admission: Admission) {
-        let Admission { request, unit, kept, pin, replies, .. } = admission;
-        if let Some(unit) = &unit {
+    pub(super) fn enter(&mut self, id: TaskId, mut admission: Box<Admission>) {
+        if let Some(unit) = &admission.unit {
             // It has no group yet, and no other task may take that of the unit meanwhile.
             self.state.taken.put(id, &unit.control_group);
         }
         let entry = Entry {
-            pin: Some(pin),
-            replies,
-            in_place: request.in_place,
-            reach: kept.as_ref().map(LeavingDecision::reach).unwrap_or_default(),
+            pin: Some(std::mem::take(&mut admission.pin)),
+            replies: std::mem::take(&mut admission.replies),
+            in_place: admission.request.in_place,
+            reach: admission.kept.as_ref().map(LeavingDecision::reach).unwrap_or_default(),
+            admission: Some(admission),
             ..Entry::default()
         };
         self.insert_entry(id, Box::new(entry));
@@ -433,7 +433,9 @@ pub(super) fn refused(refusal: Refusal) -> CommandError {
 pub(crate) fn cgroup_error(error: CgroupError) -> CommandError {
     let kind = match &error {
         CgroupError::ProcessGone(_) => ErrorKind::NotFound,
-        CgroupError::Refused(_) | CgroupError::Unsupported(_) => ErrorKind::FailedPrecondition,
+        CgroupError::Refused(_) | CgroupError::MovedMeanwhile(_) | CgroupError::Unsupported(_) => {
+            ErrorKind::FailedPrecondition
+        }
         CgroupError::Denied(_) => ErrorKind::PermissionDenied,
         CgroupError::Io { .. } => ErrorKind::Internal,
     };

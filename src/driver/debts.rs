@@ -119,6 +119,13 @@ impl Debts {
         }
     }
 
+    /// Whether the group made for a task is yet to be removed.
+    pub(super) fn has_removal(&self, task: TaskId) -> bool {
+        self.0
+            .iter()
+            .any(|owed| matches!(owed, Debt::Removal { task: other, .. } if *other == task))
+    }
+
     /// Takes out the groups of ended tasks.
     pub(super) fn take_removals(&mut self) -> Vec<(TaskId, Arc<Group>)> {
         let all = std::mem::take(&mut self.0);

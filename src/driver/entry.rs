@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::admission::Admission;
 use super::booked::Unattached;
 use super::world::{Key, Pin};
 use crate::cgroup::{Group, KernelView, Reach};
@@ -21,6 +22,10 @@ pub struct Entry {
     pub found_replies: Vec<Reply<TaskId>>,
     /// Clients that wait for the release.
     pub release_replies: Vec<Reply<()>>,
+    /// What was asked for, until its processes are in place.
+    pub admission: Option<Box<Admission>>,
+    /// How often it was judged anew, since it had been moved meanwhile.
+    pub judged_anew: u8,
     /// Whether its present cgroup is to be managed as it is.
     pub in_place: bool,
     /// The group it was found in, until that is taken in place.

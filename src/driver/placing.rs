@@ -20,6 +20,10 @@ use crate::core::task::Task;
 use crate::sample::{TaskSample, TaskSource};
 use crate::units::ProcessRef;
 
+/// How often a process that is moved again and again is judged anew: systemd moves it in one hierarchy
+/// after the other, which may take a while in each.
+const MOST_JUDGED_ANEW: u8 = 5;
+
 impl<W: World> Executor<'_, W> {
     /// [`crate::core::step::Job::Prepare`].
     pub(super) fn prepare(&mut self, id: TaskId, ticket: Ticket) {
@@ -29,7 +33,7 @@ impl<W: World> Executor<'_, W> {
                     true => self.still_fit(id, &admission),
                     false => Ok(()),
                 };
-                self.enter(id, *admission);
+                self.enter(id, admission);
                 fit
             }
             Some(Requester::Finder(entry)) => {
@@ -90,6 +94,10 @@ impl<W: World> Executor<'_, W> {
         if admission.replies.iter().all(Reply::is_closed) {
             return Err(client_left());
         }
+        self.still_may(id, admission)
+    }
+
+    fn still_may(&self, id: TaskId, admission: &Admission) -> Result<(), CommandError> {
         let pinned = self.state.world.identify(admission.process.pid)?;
         let task = self.core.stored_task(id);
         if pinned.process != admission.process
@@ -234,9 +242,15 @@ impl<W: World> Executor<'_, W> {
         }
         let (group, _, tier) = match result {
             Ok(placed) => placed,
-            Err(error) => return self.admission_failed(id, self.why_not(id, error)),
+            Err(error) => {
+                return match self.judge_anew(id, &error) {
+                    Some(ready) => self.prepared(id, ready),
+                    None => self.admission_failed(id, self.why_not(id, error)),
+                };
+            }
         };
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
+        entry.admission = None;
         if entry.booked.take().is_some() {
             entry.unattached = None;
             entry.placed_at = self.now.boot;
@@ -252,6 +266,33 @@ impl<W: World> Executor<'_, W> {
         // An owner's quota is part of how a task was admitted.
         self.read_back(id);
         self.push(Input::Attached { task: id, group: record, born });
+    }
+
+    /// Looks again at an admitted process that was moved between its judgement and its move, and whether
+    /// it may be moved from there. systemd on v1 does that to all in a slice when the first unit beside
+    /// them gets a controller, as `lrs-tasks.scope` does. `None`: the attach failed for another reason, or
+    /// too often.
+    fn judge_anew(
+        &mut self,
+        id: TaskId,
+        error: &CgroupError,
+    ) -> Option<Result<Ready, CommandError>> {
+        // A group that stays would be removed below the task.
+        if !matches!(error, CgroupError::MovedMeanwhile(_)) || self.state.debts.has_removal(id) {
+            return None;
+        }
+        let entry = self.state.entries.get_mut(&id)?;
+        if entry.judged_anew == MOST_JUDGED_ANEW {
+            return None;
+        }
+        let admission = entry.admission.take()?;
+        entry.judged_anew += 1;
+        tracing::debug!(task = %id, %error, "the process of task {id} is judged anew: {error}");
+        let ready = self.still_may(id, &admission).and_then(|()| self.prepare_attach(id));
+        if let Some(entry) = self.state.entries.get_mut(&id) {
+            entry.admission = Some(admission);
+        }
+        Some(ready)
     }
 
     /// [`crate::core::step::Job::Watch`].

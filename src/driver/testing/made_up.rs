@@ -406,7 +406,7 @@ impl MadeUp {
         let placed = tier.map_or(Ok(()), |tier| self.write(path, tier.into()));
         let placed = placed.and_then(|()| match in_place {
             true => Ok(()),
-            false => self.move_into(process, path),
+            false => self.move_from(process, &group),
         });
         match placed {
             Ok(()) => Ok((group, Attached { moved: 1 }, tier)),
@@ -437,6 +437,16 @@ impl MadeUp {
         let found = found.ok_or_else(|| CgroupError::Refused(format!("{path} is gone")))?;
         (found.level, found.foreign) = (Some(level), false);
         Ok(())
+    }
+
+    /// Moves a process into its task's group, from where it was judged to be.
+    fn move_from(&mut self, process: ProcessRef, group: &Group) -> Result<(), CgroupError> {
+        let judged = group.record.origin.first().map(|(_, path)| path);
+        if self.living(process).is_some_and(|living| Some(&living.group) != judged) {
+            let pid = process.pid;
+            return Err(CgroupError::MovedMeanwhile(format!("process {pid} was moved meanwhile")));
+        }
+        self.move_into(process, &group.record.path)
     }
 
     fn move_into(&mut self, process: ProcessRef, path: &str) -> Result<(), CgroupError> {

@@ -305,6 +305,46 @@ fn one_that_cannot_be_attached_leaves_nothing() {
 }
 
 #[test]
+fn who_is_moved_between_judgement_and_move_is_judged_anew() {
+    let mut bench = Bench::new(1, 1);
+    let process = bench.world().start_in("/slice", MEMBER);
+    let mut answer = bench.admit(process, Wait::No);
+    bench.saw_among(&[Call::Begin("attach", Some(FIRST))]);
+    bench.world().move_away(process.pid, HOME);
+    bench.finish();
+    assert!(answer.try_recv().is_err());
+    assert_eq!(bench.world().own_groups(), [""; 0], "nothing of the first is left");
+    bench.saw_among(&[Call::PutTask(FIRST), Call::Begin("attach", Some(FIRST))]);
+    bench.finish_all();
+    assert!(answer.try_recv().unwrap().is_ok());
+    assert_eq!(bench.world().group_of(process.pid), group(FIRST));
+    // Its record has where it goes back to.
+    drop(bench.order(|caller, reply| Command::Release { caller, id: FIRST, reply }));
+    bench.finish_all();
+    assert_eq!(bench.world().group_of(process.pid), HOME);
+    bench.world().calls.clear();
+}
+
+#[test]
+fn who_is_moved_again_and_again_is_refused_and_left_there() {
+    let mut bench = Bench::new(1, 1);
+    let process = bench.world().start_in("/slice", MEMBER);
+    let mut answer = bench.admit(process, Wait::No);
+    for elsewhere in [HOME, "/slice"].into_iter().cycle() {
+        bench.world().move_away(process.pid, elsewhere);
+        if !bench.finish() {
+            break;
+        }
+    }
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(error.message.contains("moved meanwhile"), "{error}");
+    assert!(bench.world().tasks.is_empty());
+    assert_eq!(bench.world().own_groups(), [""; 0]);
+    assert_eq!(bench.status().slots.unwrap().active.unwrap().used, 0);
+    bench.world().calls.clear();
+}
+
+#[test]
 fn weights_that_were_not_written_are_reported_and_written_in_the_next_cycle() {
     let mut bench = Bench::new(1, 1);
     let (_, process) = bench.task();
