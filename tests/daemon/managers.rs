@@ -19,20 +19,20 @@ const SETTINGS: &str = "daemon.sample_period = \"100ms\"\n\
 struct Managed {
     /// The topmost group of each hierarchy, removed at the end.
     tops: Vec<PathBuf>,
-    /// The groups for processes.
+    /// The groups for processes: below those, and elsewhere the root, wherever the test itself runs.
     dirs: Vec<PathBuf>,
 }
 
 impl Managed {
     /// `path` below a group of this test's own, where `wanted` says of a mount.
     fn new(daemon: &Daemon, path: &str, wanted: impl Fn(&str) -> bool) -> Managed {
-        let mounts = daemon.root_dirs().into_iter().filter_map(|dir| {
-            let mount = dir.parent()?.to_owned();
-            wanted(&mount.file_name()?.to_string_lossy()).then_some(mount)
-        });
+        let mounts =
+            daemon.root_dirs().into_iter().filter_map(|dir| Some(dir.parent()?.to_owned()));
+        let is_wanted = |mount: &PathBuf| wanted(&mount.file_name().unwrap().to_string_lossy());
+        let (held, free): (Vec<PathBuf>, Vec<PathBuf>) = mounts.partition(is_wanted);
         let name = format!("{}-manager", daemon.root);
-        let tops: Vec<PathBuf> = mounts.map(|mount| mount.join(&name)).collect();
-        let dirs: Vec<PathBuf> = tops.iter().map(|top| top.join(path)).collect();
+        let tops: Vec<PathBuf> = held.iter().map(|mount| mount.join(&name)).collect();
+        let dirs = tops.iter().map(|top| top.join(path)).chain(free).collect::<Vec<_>>();
         for dir in &dirs {
             fs::create_dir_all(dir).expect("a cgroup");
         }
