@@ -13,7 +13,7 @@ fn layering_never_fills_both_tiers_in_one_cycle() {
 
 #[test]
 fn layering_compares_with_the_lowest_priority_of_the_heartbeat() {
-    // stage 2: what is above the lowest active priority, as the heartbeat said it; then what is local
+    // stage 2: what is above the lowest active priority, as the heartbeat has it; then what is local
     let jobs = vec![
         runs(job("low", 0, &[("m9", "")]), "m9", "a"),
         job("mid", 0, &[("m0", "b")]),
