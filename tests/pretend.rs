@@ -21,8 +21,9 @@ fn pretending(settings: &str) -> Daemon {
 fn tasks_run_and_are_promoted_with_their_statuses() {
     let mut daemon = pretending("");
     let first = daemon.run(&[], &["cat"]);
-    let second = daemon.run(&[], &["sh", "-c", "cat; exit 3"]);
+    // Once it is there: the two would ask side by side.
     assert_eq!(daemon.task_of(first)["tier"], "active");
+    let second = daemon.run(&[], &["sh", "-c", "cat; exit 3"]);
     assert_eq!(daemon.task_of(second)["tier"], "passive");
     daemon.finish(first);
     let promoted = |daemon: &Daemon| (daemon.task_of(second)["tier"] == "active").then_some(());
