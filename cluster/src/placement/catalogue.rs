@@ -7,7 +7,7 @@
 //! | `lrs` | x | x | x | | | |
 //! | `layering` | x | x | x | | | |
 //! | `wco` | x | | x | | | x |
-//! | `delay`, `delay-simple` | x | | x | | x | |
+//! | `delay`, `delay-simple`, `delay-offers` | x | | x | | x | |
 //! | `lsap` | | | x | needed | | |
 //! | `lsap-uniform` | | | x | | | |
 //! | `lsap-fair` | | | x | needed | needed | |
@@ -127,11 +127,19 @@ pub const POLICIES: &[Entry] = &[
     },
     Entry {
         name: "delay-simple",
-        about: "fair between groups; a job lets so many slots pass that 95 % of 20 tasks are local",
+        about: "fair between groups; a job lets as many slots pass as the analysis wants for 95 %",
         source: "Zaharia et al., EuroSys 2010, Alg. 2 and section 3.5",
         needs: &[],
         together: false,
         make: |cluster| Box::new(Delay::new(Patience::skips(cluster))),
+    },
+    Entry {
+        name: "delay-offers",
+        about: "delay, with waits counted in slots that pass: one for each node",
+        source: "Zaharia et al., EuroSys 2010, Alg. 3; YARN's Capacity scheduler",
+        needs: &[],
+        together: false,
+        make: |cluster| Box::new(Delay::new(Patience::offers(cluster))),
     },
     Entry {
         name: "lsap",

@@ -18,6 +18,7 @@ use crate::placement::input::{
     ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, TaskInput,
 };
 use crate::placement::resources::Resources;
+use crate::placement::turn::PassedOver;
 
 /// Most slots of a tier of a node. A figure beyond it is a mistake, and would be memory in the
 /// policies that list every slot.
@@ -235,8 +236,8 @@ impl Checker {
     }
 
     fn job(&mut self, at: String, job: JobInput) {
-        let JobInput { name, group, priority, computing_rate, arrived, waited_seconds, tasks } =
-            job;
+        let JobInput { name, group, priority, computing_rate, arrived, .. } = job;
+        let JobInput { waited_seconds, offers, level, tasks, .. } = job;
         self.name(format_args!("{at}.name"), &name);
         let id = JobId(self.cluster.jobs.len());
         if self.jobs.insert(name.clone(), id).is_some() {
@@ -251,7 +252,8 @@ impl Checker {
         let waited = self.seconds(format_args!("{at}.waited_seconds"), waited_seconds);
         let priority = Priority(priority);
         let rate = computing_rate.map(Share::clamped);
-        let known = Job { rate, waited, ..Job::new(name, group, priority, arrived) };
+        let passed = PassedOver { waited, offers, level };
+        let known = Job { rate, passed, ..Job::new(name, group, priority, arrived) };
         self.cluster.jobs.push(known);
         let mut names = BTreeMap::new();
         for (index, task) in tasks.into_iter().enumerate() {

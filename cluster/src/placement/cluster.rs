@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use lrs_core::model::{Priority, Tier};
 use lrs_core::units::Share;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::placement::groups::Group;
 use crate::placement::input::Kind;
 pub use crate::placement::node::Node;
 use crate::placement::resources::Resources;
+use crate::placement::turn::PassedOver;
 pub use crate::placement::waiting::Waiting;
 
 macro_rules! ids {
@@ -74,8 +75,8 @@ pub struct Job {
     pub(crate) measured: u32,
     /// When it arrived.
     pub arrived: Duration,
-    /// How long it has been passed over, as far as the input says.
-    pub waited: Duration,
+    /// How it was passed over, as far as the input says.
+    pub passed: PassedOver,
     pub(crate) maps: Waiting,
     pub(crate) reduces: Waiting,
     pub(crate) running: usize,
@@ -95,7 +96,7 @@ impl Job {
             rate: None,
             measured: 0,
             arrived,
-            waited: Duration::ZERO,
+            passed: PassedOver::default(),
             maps: Waiting::default(),
             reduces: Waiting::default(),
             running: 0,
@@ -169,10 +170,11 @@ pub enum State {
 }
 
 /// How near a task runs to its input; nearer is less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Locality {
     /// On a node that holds it, or it has none.
+    #[default]
     Node,
     /// In a rack that holds it.
     Rack,

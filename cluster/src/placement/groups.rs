@@ -128,6 +128,12 @@ impl Groups {
         &self.shares[group.0]
     }
 
+    /// Whether a group, or one that it is part of, has less than its minimum although it has tasks.
+    pub fn is_below_minimum(&self, cluster: &Cluster, group: GroupId) -> bool {
+        let above = std::iter::successors(Some(group), |group| cluster[*group].parent);
+        above.map(|group| self.share(group)).any(|of| (of.running as f64) < of.minimum_wanted())
+    }
+
     /// The groups that have jobs and no groups below.
     pub fn leaves(&self) -> impl Iterator<Item = GroupId> {
         let leaf =

@@ -16,6 +16,7 @@
 use lrs_core::model::Tier;
 use serde::{Deserialize, Serialize};
 
+use crate::placement::cluster::Locality;
 use crate::placement::groups::Order;
 use crate::placement::resources::Resources;
 
@@ -121,9 +122,16 @@ pub struct JobInput {
     /// When it arrived, seconds since any fixed moment; earlier is sooner.
     #[serde(default)]
     pub arrived: f64,
-    /// How long it has been passed over for want of a slot near its input, seconds.
+    /// Seconds since it was first passed over for want of a slot near its input, after it last
+    /// started a map; of the last plan's `waiting`, with the time since then added.
     #[serde(default)]
     pub waited_seconds: f64,
+    /// Free slots that it let pass since then.
+    #[serde(default)]
+    pub offers: u64,
+    /// How far from its input it may start without waiting anew.
+    #[serde(default)]
+    pub level: Locality,
     /// Its tasks, those that run included; ended ones left out.
     pub tasks: Vec<TaskInput>,
 }

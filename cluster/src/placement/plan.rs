@@ -14,7 +14,7 @@ use crate::placement::check::Fault;
 use crate::placement::cluster::{Cluster, Locality, NodeId};
 use crate::placement::groups::warnings;
 use crate::placement::input::Kind;
-use crate::placement::turn::{Reason, Turn};
+use crate::placement::turn::{PassedOver, Policy, Reason, Turn};
 
 /// What a policy starts, and what waits; the JSON of `lrs-place plan --json`.
 #[derive(Clone, Debug, Serialize)]
@@ -61,6 +61,9 @@ pub struct WaitingJob {
     pub tasks: usize,
     /// Why.
     pub reason: String,
+    /// How it was passed over, by a policy that counts it; for the next file's job.
+    #[serde(flatten)]
+    pub passed: Option<PassedOver>,
 }
 
 /// A plan in figures.
@@ -96,10 +99,10 @@ pub fn plan(entry: &Entry, cluster: &Cluster) -> Result<Plan, Fault> {
             break;
         }
     }
-    Ok(report(entry.name, turn))
+    Ok(report(entry.name, policy.as_ref(), turn))
 }
 
-fn report(policy: &'static str, turn: Turn<'_>) -> Plan {
+fn report(name: &'static str, policy: &dyn Policy, turn: Turn<'_>) -> Plan {
     let cluster = turn.cluster();
     let no_slot = cluster.nodes().all(|node| cluster[node].next_free().is_none());
     let mut summary = Summary { transfer_seconds: Some(0.0), ..Summary::default() };
@@ -128,12 +131,14 @@ fn report(policy: &'static str, turn: Turn<'_>) -> Plan {
     }
     let mut waiting = Vec::new();
     for job in cluster.queue() {
+        let passed = policy.passed_over(&turn, job);
         let held = turn.held.get(&job).copied();
         let reason = if no_slot { Reason::NoFreeSlot } else { held.unwrap_or(Reason::NotChosen) };
         let job = &cluster[job];
         let tasks = job.waiting_tasks();
         summary.waiting += tasks;
-        waiting.push(WaitingJob { job: job.name.clone(), tasks, reason: reason.to_string() });
+        let (name, reason) = (job.name.clone(), reason.to_string());
+        waiting.push(WaitingJob { job: name, tasks, reason, passed });
     }
-    Plan { policy, assigned, waiting, warnings: warnings(cluster), summary }
+    Plan { policy: name, assigned, waiting, warnings: warnings(cluster), summary }
 }

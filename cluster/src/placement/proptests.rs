@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use crate::placement::catalogue::POLICIES;
 use crate::placement::check::check;
+use crate::placement::cluster::Locality;
 use crate::placement::groups::Order;
 use crate::placement::input::{
     ClusterInput, GroupInput, JobInput, Kind, NetworkInput, NodeInput, RunningInput, SlotsInput,
@@ -67,6 +68,8 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                     computing_rate: (arrived > 0).then(|| f64::from(arrived) / 3.0),
                     arrived: f64::from(arrived),
                     waited_seconds: f64::from(arrived) * 8.0,
+                    offers: u64::from(arrived),
+                    level: Locality::Node,
                     tasks: tasks_of(tasks),
                 })
                 .collect();

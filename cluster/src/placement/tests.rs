@@ -55,6 +55,8 @@ fn job(name: &str, priority: i32, tasks: &[(&str, &str)]) -> JobInput {
         computing_rate: None,
         arrived: 0.0,
         waited_seconds: 0.0,
+        offers: 0,
+        level: Locality::Node,
         tasks,
     }
 }

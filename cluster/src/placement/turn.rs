@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lrs_core::model::Tier;
+use serde::{Serialize, Serializer};
 
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 
@@ -18,8 +19,30 @@ pub trait Policy {
     /// heartbeat takes them one after the other; one that solves for the cluster, together.
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>);
 
+    /// How a job with waiting tasks was passed over so far, for a policy that counts it: what the next
+    /// file has to say, for the next decision to go on from this one.
+    fn passed_over(&self, _turn: &Turn<'_>, _job: JobId) -> Option<PassedOver> {
+        None
+    }
+
     /// A job is over and is forgotten; its number may come back as another job's.
     fn forget(&mut self, _job: JobId) {}
+}
+
+/// How a job was passed over for want of a slot near its input, since it last started a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PassedOver {
+    /// Time since it was first passed over.
+    #[serde(rename = "waited_seconds", serialize_with = "in_seconds")]
+    pub waited: Duration,
+    /// Free slots that it let pass.
+    pub offers: u64,
+    /// How far from its input it may start without waiting anew.
+    pub level: Locality,
+}
+
+fn in_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
 }
 
 /// What a policy decides on, and what it has decided.

@@ -98,6 +98,8 @@ pub struct Settings {
     pub waits: Option<[f64; 2]>,
     /// `delay-simple`: slots that a job lets pass.
     pub skips: Option<u64>,
+    /// `delay-offers`: slots that it lets pass for a node and for a rack.
+    pub offers: Option<[u64; 2]>,
     /// `lsap-fair`: weight of a second of transfer.
     pub alpha: Option<f64>,
     /// `lsap-fair`: cost of a task beyond its group's share.
@@ -416,11 +418,14 @@ impl Scenario {
         let entry =
             Entry::find(&self.policy).map_err(|error| fault("policy", error.to_string()))?;
         let usual = entry.policy(cluster).map_err(|fault| vec![fault])?;
-        let Settings { waits, skips, alpha, beta, threshold, pool } = self.set;
+        let Settings { waits, skips, offers, alpha, beta, threshold, pool } = self.set;
         let policy: Box<dyn Policy> = match (entry.name, waits, skips) {
             ("delay", Some([node, rack]), _) => {
                 let [node, rack] = [node, rack].map(Duration::from_secs_f64);
                 Box::new(Delay::new(Patience::Waits { node, rack }))
+            }
+            ("delay-offers", ..) if let Some([node, rack]) = offers => {
+                Box::new(Delay::new(Patience::Offers { node, rack }))
             }
             ("delay-simple", _, Some(skips)) => Box::new(Delay::new(Patience::Skips(skips))),
             ("lsap-fair", ..) if alpha.is_some() || beta.is_some() => {

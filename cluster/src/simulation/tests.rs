@@ -18,7 +18,7 @@ fn no_clock() -> Duration {
 /// Maps and reduces, groups, slow tasks, nodes that go down, on each kind of node.
 const SMALL: &str = r#"
 title = "small"
-policies = ["fifo", "data-local", "lrs", "layering", "wco", "delay", "delay-simple", "lsap",
+policies = ["fifo", "data-local", "lrs", "layering", "wco", "delay", "delay-simple", "delay-offers", "lsap",
             "lsap-uniform", "lsap-fair", "dla"]
 replicas = 2
 placement = "racks"
@@ -307,5 +307,27 @@ fn the_suites_that_are_shipped_can_be_run() {
             let set = ["skips_share", "wait_share", "expected_local", "sticky_local", "solve_ms"];
             assert!(known || set.contains(&published.figure.as_str()), "{file}: {published:?}");
         }
+    }
+}
+
+/// The cluster of a check from outside: 100 slots full of long tasks, small jobs with one replica.
+#[test]
+fn delay_waits_for_seconds_and_not_for_offers() {
+    let p95 = |policy: &str, seconds: u32| {
+        let text = format!(
+            "title = ''\npolicy = '{policy}'\nset = {{ waits = [10, 10], offers = [100, 100] }}\n\
+             replicas = 1\n[nodes]\ncount = 100\nactive = 1\n[arrivals]\nmean_seconds = 30\nin_order = true\n\
+             [[job]]\nname = 'filler'\nmaps = 1500\nmap = {{ seconds = {seconds}, spread = 0.5 }}\n\
+             [[job]]\nname = 'small'\njobs = 60\nmaps = 1\nmap = {{ seconds = 1, bytes = 1000000 }}"
+        );
+        let scenario = Suite::parse(&text).unwrap().cases.remove(0).1;
+        let figures = run(&scenario, no_clock, &|_| {}).unwrap();
+        figures.get("job_p95", Some("small")).unwrap()
+    };
+    for seconds in [30, 100, 300] {
+        // both waits, its second, and a free slot: of 100, one each 0.3 to 3 s, a report each 3 s
+        let (waits, offers) = (p95("delay", seconds), p95("delay-offers", seconds));
+        assert!(waits < 21.0 + 6.0 + 0.05 * f64::from(seconds), "{seconds}: {waits}");
+        assert!(seconds < 300 || offers > 100.0, "{offers}");
     }
 }

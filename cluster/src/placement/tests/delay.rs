@@ -203,3 +203,87 @@ fn the_last_started_tasks_of_groups_above_their_share_are_preempted() {
     last.reverse();
     assert_eq!(chosen, last[..50], "a keeps its ten, the oldest");
 }
+
+/// A job that waits in a pool below its minimum takes any slot; with no minimum it waits for its node.
+#[test]
+fn a_pool_below_its_minimum_gives_up_locality() {
+    let of = |min_slots| {
+        let mut input = two_racks(vec![job("j", 0, &[("m0", "d"), ("m1", "d")])]);
+        input.jobs[0].group = Some("g".into());
+        input.groups = vec![GroupInput { min_slots, ..group("g", 1.0) }];
+        input.nodes.truncate(1);
+        input.nodes[0].slots.active = 2;
+        input.nodes.push(NodeInput {
+            name: "d".into(),
+            rack: "y".into(),
+            ..nodes(&[(0, 0)]).remove(0)
+        });
+        planned("delay", &check(input).unwrap()).assigned.len()
+    };
+    assert_eq!([of(0), of(1), of(2)], [0, 1, 2]);
+}
+
+#[test]
+fn a_plan_says_how_long_a_job_waits_for_the_next_file() {
+    let mut waits = job("j", 0, &[("m0", "d")]);
+    (waits.waited_seconds, waits.offers, waits.level) = (5.0, 7, Locality::Rack);
+    let mut input = two_racks(vec![waits]);
+    input.nodes[2].slots.active = 0;
+    input.nodes[3].slots.active = 0;
+    let plan = planned("delay", &check(input).unwrap());
+    let json = serde_json::to_value(&plan.waiting[0]).unwrap();
+    assert_eq!((&json["waited_seconds"], &json["level"]), (&5.0.into(), &"rack".into()));
+    assert_eq!(json["offers"], 9, "two nodes have a free slot");
+    let plan = planned("fifo", &cluster(&[(0, 0)], vec![job("j", 0, &[("m0", "a")])]));
+    assert_eq!(serde_json::to_value(&plan.waiting[0]).unwrap().get("offers"), None);
+}
+
+proptest::proptest! {
+    /// Section 4.1: a job that was passed over for W1 + W2 takes the next free slot that is offered to it,
+    /// and one in its rack after W1, however rarely slots are freed.
+    #[test]
+    fn no_job_is_passed_over_for_longer_than_both_waits(
+        homes in proptest::collection::vec(proptest::collection::vec(0_usize..6, 1..9), 4),
+        waits in (0_u64..30, 0_u64..30),
+        events in proptest::collection::vec((0_usize..6, 0_u64..12), 1..150),
+    ) {
+        let jobs = homes.iter().enumerate().map(|(index, homes)| {
+            let mut job = job(&format!("j{index}"), 0, &[]);
+            job.group = Some(["g", "h"][index % 2].into());
+            job.tasks = homes.iter().enumerate().map(|(n, home)| TaskInput {
+                replicas: vec![home.to_string()],
+                ..task(&format!("m{n}"), "")
+            }).collect();
+            job
+        });
+        let slots = SlotsInput { active: 1, passive: 0 };
+        let node = |n: usize| NodeInput {
+            name: n.to_string(), rack: (n % 3).to_string(), slots, capacity: None,
+        };
+        let mut cluster = check(ClusterInput {
+            nodes: (0..6).map(node).collect(),
+            groups: vec![group("g", 1.0), group("h", 2.0)],
+            jobs: jobs.collect(),
+            network: None,
+        }).unwrap();
+        let [w1, w2] = [waits.0, waits.1].map(Duration::from_secs);
+        let mut delay = Delay::new(Patience::Waits { node: w1, rack: w2 });
+        let mut since = std::collections::BTreeMap::new();
+        let mut now = Duration::ZERO;
+        for (node, seconds) in events {
+            now += Duration::from_secs(seconds);
+            let node = NodeId(node);
+            let ended: Vec<_> = cluster[node].running().collect();
+            ended.into_iter().for_each(|task| cluster.finish(task));
+            let mut turn = Turn::new(&mut cluster, now);
+            delay.assign(&[node], &mut turn);
+            for job in turn.held.keys() {
+                let first = *since.entry(*job).or_insert(now);
+                proptest::prop_assert!(now - first < w1 + w2 || w1 + w2 == Duration::ZERO);
+            }
+            for choice in turn.into_choices() {
+                since.remove(&cluster[choice.task].job);
+            }
+        }
+    }
+}

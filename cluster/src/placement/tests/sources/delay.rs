@@ -61,7 +61,7 @@ fn a_job_is_skipped_so_many_times_and_then_starts_anywhere_until_it_is_local_aga
 #[test]
 fn while_a_job_is_skipped_the_next_is_served() {
     let jobs = vec![job("j", 0, &[("m0", "b")]), job("k", 0, &[("m0", "a")])];
-    for policy in ["delay", "delay-simple"] {
+    for policy in ["delay", "delay-simple", "delay-offers"] {
         assert_eq!(starts(policy, &cluster(&[(1, 0), (0, 0)], jobs.clone())), ["k/m0@a+"]);
     }
 }
@@ -88,6 +88,13 @@ fn a_job_waits_for_its_node_then_for_its_rack() {
         (49, "a", "remote"),
     ];
     heartbeats(TEN_EACH, &trace);
+}
+
+#[test]
+fn a_wait_is_time_however_rarely_slots_are_free() {
+    // 4.1: a job starts within a predictable time although slots are freed at a slow rate
+    heartbeats(TEN_EACH, &[(0, "a", ""), (1, "b", ""), (20, "a", "remote")]);
+    heartbeats(TEN_EACH, &[(0, "a", ""), (19, "a", ""), (20, "b", ""), (1000, "a", "remote")]);
 }
 
 #[test]
