@@ -116,7 +116,7 @@ pub fn lrsd() -> ExitCode {
     }
     match (arguments.check_config, arguments.pretend) {
         (true, _) => check(&arguments.config),
-        (false, true) => ended(run(&arguments.config, Serves::Pretended)),
+        (false, true) => daemon(&arguments.config, Serves::Pretended),
         (false, false) => main(&arguments.config),
     }
 }
@@ -128,7 +128,7 @@ pub fn command() -> clap::Command {
 
 /// Runs the daemon in the foreground with the configuration file `config`.
 pub fn main(config: &Path) -> ExitCode {
-    ended(run(config, Serves::Node))
+    daemon(config, Serves::Node)
 }
 
 /// Which node is served.
@@ -137,9 +137,9 @@ enum Serves {
     Pretended,
 }
 
-fn ended(served: Result<(), DaemonError>) -> ExitCode {
+fn daemon(config: &Path, serves: Serves) -> ExitCode {
     let _flush = log::FlushAtEnd;
-    match served {
+    match run(config, serves) {
         Ok(()) => ExitCode::SUCCESS,
         Err(DaemonError::Config(errors)) => {
             last_words(&errors.to_string());

@@ -288,14 +288,7 @@ impl Subject for Pretended {
 
 #[test]
 fn the_pretended_node_is_what_the_loop_expects() {
-    let hardware = Hardware {
-        cpus: 2,
-        channels: 8,
-        request: Duration::from_millis(10),
-        request_bytes: 4096,
-        memory: 1 << 30,
-    };
-    holds(Pretended(Pretend::boot(hardware, Config::default())));
+    holds(Pretended(Pretend::boot(Hardware::default(), Config::default())));
 }
 
 struct Real {

@@ -83,7 +83,7 @@ use taken::Taken;
 
 pub(crate) use admission::cgroup_error;
 pub use recover::{EarlierTasks, Resumed};
-pub(crate) use requests::{COMMANDS_A_TURN, cost as command_cost};
+pub(crate) use requests::take_commands;
 pub use settings::policy;
 pub use tickets::Tickets;
 pub(crate) use units::unit_stopped;

@@ -16,7 +16,8 @@ use super::world::World;
 use super::{Executor, view};
 use crate::cgroup::CgroupError;
 use crate::command::{
-    Caller, Command, CommandError, ErrorKind, JobPriority, QueueId, Reply, ReserveRequest, Wait,
+    Caller, Command, CommandError, CommandReceiver, ErrorKind, JobPriority, QueueId, Reply,
+    ReserveRequest, Wait,
 };
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};
@@ -33,7 +34,7 @@ const RESERVATION_TTL: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 
 /// Commands taken in one turn: a flood of them must not keep a promotion waiting.
-pub(crate) const COMMANDS_A_TURN: usize = 32;
+const COMMANDS_A_TURN: usize = 32;
 
 impl<W: World> Executor<'_, W> {
     pub(super) fn command(&mut self, command: Command) {
@@ -437,12 +438,26 @@ impl<W: World> Executor<'_, W> {
 /// task is pinned, looked up and stored, which are dozens of files read and one written, and a node
 /// manager starts hundreds at once. A page of the queue, a thousand entries, takes a millisecond, so that
 /// there is one in a turn.
-pub(crate) fn cost(command: &Command) -> usize {
+fn cost(command: &Command) -> usize {
     match command {
         Command::ListQueue { .. } => COMMANDS_A_TURN,
         Command::Discover { .. } | Command::SetJobPriority { .. } => COMMANDS_A_TURN / 4,
         _ => 1,
     }
+}
+
+/// Takes the commands of one turn out of the queue.
+pub(crate) fn take_commands(queue: &mut CommandReceiver) -> Vec<Command> {
+    queue.clear_wake();
+    let (mut commands, mut left) = (Vec::new(), COMMANDS_A_TURN);
+    while left > 0 {
+        let Some(command) = queue.try_next() else { return commands };
+        left = left.saturating_sub(cost(&command));
+        commands.push(command);
+    }
+    // The rest comes after whatever has ended meanwhile.
+    queue.wake_again();
+    commands
 }
 
 fn no_task(id: TaskId) -> CommandError {

@@ -33,7 +33,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use crate::cgroup::{Group, TierTree};
-use crate::command::{Command, CommandReceiver};
+use crate::command::CommandReceiver;
 use crate::config::Config;
 use crate::core::event::Event;
 use crate::core::model::TaskId;
@@ -41,9 +41,9 @@ use crate::core::step::Record;
 use crate::core::task::Task;
 use crate::driver::job::Job;
 use crate::driver::message::Message;
+use crate::driver::take_commands;
 use crate::driver::turn::Happened;
 use crate::driver::world::{Facts, HowEnded, Jobs, Key, Pin, Records, Settings, Watch};
-use crate::driver::{COMMANDS_A_TURN, command_cost};
 use crate::rights::Rights;
 use crate::state::record::ReservationRecord;
 use crate::state::{StateError, Store};
@@ -105,7 +105,7 @@ impl Node {
             match *event {
                 Ready::End(end) => happened.ends.push(end),
                 Ready::Messages => self.take_messages(&mut happened.messages),
-                Ready::Commands => self.take_commands(&mut happened.commands),
+                Ready::Commands => happened.commands = take_commands(&mut self.commands),
             }
         }
         self.ready = ready;
@@ -120,18 +120,6 @@ impl Node {
                 Inward::Stop => self.stop = true,
             }
         }
-    }
-
-    fn take_commands(&mut self, commands: &mut Vec<Command>) {
-        self.commands.clear_wake();
-        let mut left = COMMANDS_A_TURN;
-        while left > 0 {
-            let Some(command) = self.commands.try_next() else { return };
-            left = left.saturating_sub(command_cost(&command));
-            commands.push(command);
-        }
-        // The rest comes after whatever has ended meanwhile.
-        self.commands.wake_again();
     }
 
     /// A parent has waited for a main process.
@@ -275,7 +263,7 @@ impl Settings for Node {
 
 /// What a signal handler wants of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum Signal {
     /// It ends after the present turn.
     Stop,
     /// It applies the configuration file anew.
@@ -284,21 +272,21 @@ pub enum Order {
 
 /// Lets signal handlers reach the loop.
 #[derive(Clone)]
-pub struct Remote(Arc<dyn Fn(Order) + Send + Sync>);
+pub struct Remote(Arc<dyn Fn(Signal) + Send + Sync>);
 
 impl Remote {
     /// By `send`, which may be called from any thread and does not wait.
-    pub fn new(send: impl Fn(Order) + Send + Sync + 'static) -> Remote {
+    pub fn new(send: impl Fn(Signal) + Send + Sync + 'static) -> Remote {
         Remote(Arc::new(send))
     }
 
     /// Ends the loop after the present turn.
     pub fn stop(&self) {
-        self.0(Order::Stop);
+        self.0(Signal::Stop);
     }
 
     /// Applies the configuration file anew.
     pub fn reload(&self) {
-        self.0(Order::Reload);
+        self.0(Signal::Reload);
     }
 }

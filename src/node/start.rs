@@ -12,7 +12,7 @@ use super::find::find;
 use super::rights::rights;
 use super::watch::Watcher;
 use super::worker::{Inward, Workers};
-use super::{Node, Order, ReloadLog, Remote};
+use super::{Node, ReloadLog, Remote, Signal};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
@@ -86,10 +86,10 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
     let (workers, messages, inbox) = Workers::start(Arc::clone(&tree), sampler, watcher.waker())
         .map_err(|source| StartError::Thread { what: "a worker", source })?;
     let waker = watcher.waker();
-    let remote = Remote::new(move |order| {
-        let inward = match order {
-            Order::Stop => Inward::Stop,
-            Order::Reload => Message::Reload.into(),
+    let remote = Remote::new(move |signal| {
+        let inward = match signal {
+            Signal::Stop => Inward::Stop,
+            Signal::Reload => Message::Reload.into(),
         };
         // A loop that has ended needs neither.
         let _ = messages.send(inward);

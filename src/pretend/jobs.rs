@@ -10,10 +10,11 @@ use super::{Call, HOME, Method, Pretend, ROOT, own};
 use crate::cgroup::{
     Attached, Attachment, CgroupError, Drift, Group, KernelView, Origin, WeightPlan,
 };
+use crate::command::{CommandError, ErrorKind};
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::sample::{NodeSample, Sample};
 use crate::core::task::Halt;
-use crate::driver::job::{CycleRequest, GroupJob, Job, UnitJob};
+use crate::driver::job::{Check, CycleRequest, GroupJob, Job, UnitJob};
 use crate::driver::message::{Ahead, CycleReport, Message, Placed};
 use crate::driver::world::Kernel as _;
 use crate::units::{Pid, ProcessRef};
@@ -256,9 +257,8 @@ impl Pretend {
     fn read(&mut self, cycle: CycleRequest) -> CycleReport {
         self.cpu += READING;
         let at = self.now().boot;
-        let read = |check: &crate::driver::job::Check| {
-            Some((check.task, self.node.sample_group(self.found(&check.group)?)?))
-        };
+        let read =
+            |check: &Check| Some((check.task, self.node.sample_group(self.found(&check.group)?)?));
         let tasks = cycle.check.iter().filter_map(read).collect();
         let kernel = cycle
             .check
@@ -337,24 +337,23 @@ fn finish_unit(job: UnitJob) -> Vec<Message> {
     match job {
         UnitJob::ShapeRoot { .. } => vec![Message::RootShaped { result: Ok(()) }],
         UnitJob::Look(asking) => {
-            let words = "this node is pretended and has no units: name a process".to_owned();
-            let kind = crate::command::ErrorKind::FailedPrecondition;
-            let result = Err(crate::command::CommandError::new(kind, words));
-            vec![Message::UnitLooked { asking, result }]
+            vec![Message::UnitLooked { asking, result: Err(no_units()) }]
         }
         UnitJob::LookFound { found, reply } => {
             let report = Default::default();
             vec![Message::FoundLooked { found, report, reply }]
         }
         UnitJob::Prepare { task, .. } => {
-            let words = "this node is pretended and has no units".to_owned();
-            let kind = crate::command::ErrorKind::FailedPrecondition;
-            let result = Err(crate::command::CommandError::new(kind, words));
-            vec![Message::UnitPrepared { task, result }]
+            vec![Message::UnitPrepared { task, result: Err(no_units()) }]
         }
         UnitJob::Tell { task, .. } => vec![Message::UnitAnswered { task, result: Ok(()) }],
         UnitJob::GiveBack { task, called_off, .. } => {
             vec![Message::UnitRestored { task, result: Ok(()), called_off }]
         }
     }
+}
+
+fn no_units() -> CommandError {
+    let words = "this node is pretended and has no units: name a process";
+    CommandError::new(ErrorKind::FailedPrecondition, words.to_owned())
 }

@@ -166,6 +166,14 @@ impl Pretend {
         ended
     }
 
+    /// Lets all of `time` pass.
+    pub fn pass_all(&mut self, time: Duration) {
+        let until = self.now().boot.after(time);
+        while self.now().boot < until {
+            self.pass(until.since(self.now().boot));
+        }
+    }
+
     /// A new process of `uid` in [`HOME`], which sleeps.
     pub fn start(&mut self, uid: u32) -> ProcessRef {
         self.start_in(HOME, uid)

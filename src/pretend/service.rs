@@ -24,9 +24,9 @@ use crate::command::{Command, CommandReceiver, Subject};
 use crate::config::Config;
 use crate::core::pace::TURN;
 use crate::driver::message::Message;
+use crate::driver::take_commands;
 use crate::driver::turn::Happened;
-use crate::driver::{COMMANDS_A_TURN, command_cost};
-use crate::node::{DriverError, Order, ReloadLog, Remote, exits, process};
+use crate::node::{DriverError, ReloadLog, Remote, Signal, exits, process};
 use crate::publish::LastTurn;
 use crate::systemd::notify::Watchdog;
 use crate::units::{BootTime, Pid};
@@ -40,7 +40,7 @@ const HARDWARE: Hardware = Hardware {
     memory: 8 << 30,
 };
 
-/// What a process does while it lives.
+/// What a process does in its slot.
 const LOAD: Load = Load {
     cpu: Duration::from_secs(1_000_000),
     threads: 1,
@@ -50,16 +50,23 @@ const LOAD: Load = Load {
     resident: 16 << 20,
 };
 
+/// A real process.
+struct Real {
+    pidfd: OwnedFd,
+    /// It was in a slot and computes since.
+    works: bool,
+}
+
 /// See the module.
 pub struct Pretended {
     /// The node with its loop.
     pub machine: Machine,
     commands: CommandReceiver,
-    orders: Receiver<Order>,
-    /// Readable when there is an order.
-    ordered: Arc<OwnedFd>,
+    signals: Receiver<Signal>,
+    /// Readable when there is a signal.
+    signalled: Arc<OwnedFd>,
     /// Real processes that a client has named, until they end.
-    real: BTreeMap<Pid, OwnedFd>,
+    real: BTreeMap<Pid, Real>,
     /// Until when time has passed on the node.
     passed: BootTime,
 }
@@ -77,17 +84,17 @@ pub fn start(
     let now = clock::now();
     let mut world = Pretend::boot_at(now.wall, HARDWARE, config);
     world.service = Some(Service { config_file, reload_log });
-    let ordered = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-    let (sender, orders) = std::sync::mpsc::channel();
-    let waker = Arc::clone(&ordered);
-    let remote = Remote::new(move |order| {
-        // A loop that has ended needs no order.
-        let _ = sender.send(order);
+    let signalled = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let (sender, signals) = std::sync::mpsc::channel();
+    let waker = Arc::clone(&signalled);
+    let remote = Remote::new(move |signal| {
+        // A loop that has ended needs no signal.
+        let _ = sender.send(signal);
         // EAGAIN means the counter is at its top, so the loop is woken anyway.
         let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
     });
     let (machine, real) = (Machine::on(world, 1), BTreeMap::new());
-    Ok((Pretended { machine, commands, orders, ordered, real, passed: now.boot }, remote))
+    Ok((Pretended { machine, commands, signals, signalled, real, passed: now.boot }, remote))
 }
 
 impl Pretended {
@@ -109,20 +116,22 @@ impl Pretended {
             self.pass_time();
             for pid in ended {
                 let exit =
-                    self.real.remove(&pid).and_then(|pidfd| exits::of_pidfd(pidfd.as_fd()).ok());
+                    self.real.remove(&pid).and_then(|it| exits::of_pidfd(it.pidfd.as_fd()).ok());
                 self.machine.world().end(pid, exit.flatten());
             }
-            let mut happened = Happened::default();
-            self.take_commands(&mut happened.commands);
+            let commands = take_commands(&mut self.commands);
+            self.adopt_all(&commands);
+            let mut happened = Happened { commands, ..Happened::default() };
             let mut stop = false;
-            while let Ok(order) = self.orders.try_recv() {
-                match order {
-                    Order::Stop => stop = true,
-                    Order::Reload => happened.messages.push(Message::Reload),
+            while let Ok(signal) = self.signals.try_recv() {
+                match signal {
+                    Signal::Stop => stop = true,
+                    Signal::Reload => happened.messages.push(Message::Reload),
                 }
             }
             self.machine.take(happened);
             self.machine.finish_all();
+            self.begin_work();
             let now = clock::boot_time();
             last_turn.ended(now);
             if let Some(watchdog) = &mut watchdog {
@@ -136,19 +145,19 @@ impl Pretended {
         }
     }
 
-    /// Waits for a command, an order, or the end of processes, which it answers.
+    /// Waits for a command, a signal, or the end of processes, which it answers.
     fn wait(&self, timeout: Duration) -> std::io::Result<Vec<Pid>> {
         let commands = PollFd::from_borrowed_fd(self.commands.wake_fd(), PollFlags::IN);
-        let orders = PollFd::from_borrowed_fd(self.ordered.as_fd(), PollFlags::IN);
-        let real = self.real.values().map(|pidfd| PollFd::new(pidfd, PollFlags::IN));
-        let mut ready: Vec<PollFd<'_>> = [commands, orders].into_iter().chain(real).collect();
+        let signals = PollFd::from_borrowed_fd(self.signalled.as_fd(), PollFlags::IN);
+        let real = self.real.values().map(|real| PollFd::new(&real.pidfd, PollFlags::IN));
+        let mut ready: Vec<PollFd<'_>> = [commands, signals].into_iter().chain(real).collect();
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut ready, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         // EAGAIN means that there was none.
-        let _ = rustix::io::read(&*self.ordered, &mut [0u8; 8]);
+        let _ = rustix::io::read(&*self.signalled, &mut [0u8; 8]);
         let ends = self.real.keys().zip(&ready[2..]);
         Ok(ends.filter(|(_, ready)| !ready.revents().is_empty()).map(|(pid, _)| *pid).collect())
     }
@@ -156,29 +165,32 @@ impl Pretended {
     /// As much time passes on the node as has passed.
     fn pass_time(&mut self) {
         let now = clock::boot_time();
-        let mut left = now.since(self.passed);
+        let time = now.since(self.passed);
         self.passed = now;
-        while !left.is_zero() {
-            let before = self.machine.now().boot;
-            self.machine.world().pass(left);
-            left = left.saturating_sub(self.machine.now().boot.since(before));
-        }
+        self.machine.world().pass_all(time);
     }
 
-    fn take_commands(&mut self, commands: &mut Vec<Command>) {
-        self.commands.clear_wake();
-        let mut left = COMMANDS_A_TURN;
-        while left > 0 {
-            let Some(command) = self.commands.try_next() else { return };
-            left = left.saturating_sub(command_cost(&command));
-            if let Command::Admit { request, .. } = &command
+    /// Processes that commands name are there from now on.
+    fn adopt_all(&mut self, commands: &[Command]) {
+        for command in commands {
+            if let Command::Admit { request, .. } = command
                 && let Subject::Process(pid) = request.subject
             {
                 self.adopt(pid);
             }
-            commands.push(command);
         }
-        self.commands.wake_again();
+    }
+
+    /// Whoever is in place works from now on; who waits does nothing.
+    fn begin_work(&mut self) {
+        let placed = self.machine.core().tasks().filter(|(_, task)| task.is_placed());
+        let placed: Vec<Pid> = placed.filter_map(|(_, task)| Some(task.who.process?.pid)).collect();
+        for pid in placed {
+            if let Some(real) = self.real.get_mut(&pid).filter(|real| !real.works) {
+                real.works = true;
+                self.machine.world().node().tree.begin(pid, LOAD);
+            }
+        }
     }
 
     /// A real process is there from now on. One that cannot be is refused by the loop, which does not find
@@ -191,8 +203,9 @@ impl Pretended {
             Ok(found) => {
                 let tree = &mut self.machine.world().node().tree;
                 let home = tree.make(HOME);
-                tree.adopt(found.process, home, found.uids.effective, LOAD);
-                self.real.extend(found.pin.0.map(|pidfd| (pid, pidfd)));
+                tree.adopt(found.process, home, found.uids.effective, Load::sleeper());
+                let real = |pidfd| (pid, Real { pidfd, works: false });
+                self.real.extend(found.pin.0.map(real));
             }
             Err(error) => tracing::debug!(%pid, %error, "process {pid} is not taken: {error}"),
         }

@@ -152,13 +152,8 @@ fn load(rng: &mut Rng, short: bool) -> Load {
 }
 
 fn hardware(setting: Setting) -> Hardware {
-    Hardware {
-        cpus: setting.cpus,
-        channels: setting.channels,
-        request: REQUEST,
-        request_bytes: 4096,
-        memory: 1 << 30,
-    }
+    let Setting { cpus, channels, .. } = setting;
+    Hardware { cpus, channels, request: REQUEST, ..Hardware::default() }
 }
 
 /// Seconds in which the tasks had ended, as they end.

@@ -37,6 +37,14 @@ pub struct Hardware {
     pub memory: u64,
 }
 
+/// Two CPUs and a fast disk.
+impl Default for Hardware {
+    fn default() -> Hardware {
+        let request = Duration::from_millis(10);
+        Hardware { cpus: 2, channels: 8, request, request_bytes: 4096, memory: 1 << 30 }
+    }
+}
+
 /// A node while it runs.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -336,13 +344,7 @@ mod tests {
     use crate::load::Load;
 
     fn node(cpus: u32, channels: u32) -> Node {
-        let hardware = Hardware {
-            cpus,
-            channels,
-            request: Duration::from_millis(10),
-            request_bytes: 4096,
-            memory: 1 << 30,
-        };
+        let hardware = Hardware { cpus, channels, ..Hardware::default() };
         Node::boot(hardware, WallTime::from_unix_micros(1_000_000))
     }
 

@@ -50,14 +50,7 @@ impl Bench {
         config.slots.passive = Auto::Fixed(passive);
         config.slots.passive_max = Auto::Fixed(passive);
         config.daemon.sample_period = Auto::Fixed(period);
-        let hardware = Hardware {
-            cpus: 2,
-            channels: 8,
-            request: Duration::from_millis(10),
-            request_bytes: 4096,
-            memory: 1 << 30,
-        };
-        let mut machine = Machine::boot(hardware, config);
+        let mut machine = Machine::boot(Hardware::default(), config);
         machine.world().deeds.record();
         Bench::of(machine)
     }
@@ -102,14 +95,7 @@ impl Bench {
 
     /// Time passes without a turn.
     pub fn later(&mut self, time: Duration) {
-        let until = self.now().boot.after(time);
-        loop {
-            let left = until.since(self.now().boot);
-            if left.is_zero() {
-                return;
-            }
-            self.world().pass(left);
-        }
+        self.world().pass_all(time);
     }
 
     /// One thing that was begun is done; `false`: nothing was.

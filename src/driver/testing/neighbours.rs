@@ -32,13 +32,7 @@ struct Beside {
 
 impl Beside {
     fn start(threads: u32, fixed: Option<u64>) -> Beside {
-        let hardware = Hardware {
-            cpus: CPUS,
-            channels: 8,
-            request: Duration::from_millis(10),
-            request_bytes: 4096,
-            memory: 1 << 30,
-        };
+        let hardware = Hardware { cpus: CPUS, ..Hardware::default() };
         let mut config = Config::default();
         config.slots.expand = false;
         let mut machine = Machine::boot(hardware, config);
