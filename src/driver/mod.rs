@@ -26,6 +26,7 @@ mod discovered;
 mod ending;
 mod entry;
 mod execute;
+mod find;
 mod freezing;
 mod halts;
 pub mod job;
@@ -82,7 +83,7 @@ use root_weight::RootState;
 use taken::Taken;
 
 pub(crate) use admission::cgroup_error;
-pub use recover::{EarlierTasks, Resumed};
+pub use recover::Resumed;
 pub(crate) use requests::take_commands;
 pub use settings::policy;
 pub use tickets::Tickets;

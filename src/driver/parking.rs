@@ -150,7 +150,7 @@ impl<W: World> Executor<'_, W> {
         let all: Vec<Task> = self.core.all_parked().cloned().collect();
         for Task { id, group, .. } in all {
             let group = group.map(|record| self.state.world.presumed(&record));
-            let released = group.map(|group| self.state.world.release(&group));
+            let released = group.map(|group| self.state.world.release(&group, false));
             match released.unwrap_or(Ok(None)) {
                 // Frozen by others: the record tells the next daemon.
                 Ok(Some(_)) => {}

@@ -11,6 +11,7 @@ use tokio::sync::watch as watch_channel;
 use super::debts::Debts;
 use super::entry::Entry;
 use super::execute::Touched;
+use super::find::{EarlierTasks, find};
 use super::pacing::Pacing;
 use super::postponed::Postponed;
 use super::root_weight::RootState;
@@ -20,23 +21,23 @@ use super::tickets::Tickets;
 use super::world::World;
 use super::{Driver, State};
 use crate::cgroup::Group;
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::core::cpus::UsableCpus;
 use crate::core::event::{Event, EventKind};
+use crate::core::history_state::HistoryState;
 use crate::core::inputs::Inputs;
 use crate::core::model::TaskId;
 use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
-use crate::core::restore::Start;
 use crate::core::shaper::Shaper;
 use crate::core::slots::Seat;
-use crate::core::state::Restored;
 use crate::core::step::{Input, Record};
 use crate::core::task::Task;
 use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
 use crate::sample::NodeSample;
+use crate::state::Recovered;
 use crate::units::{BootTime, Moment};
 
 /// What a loop begins with, beside the world.
@@ -45,10 +46,12 @@ pub struct Resumed {
     pub config: Config,
     /// Who may do what, by them.
     pub rights: Rights,
-    /// What was found of the tasks of the daemon before.
-    pub found: EarlierTasks,
-    /// Sentences on what of its state could not be read.
-    pub damage: Vec<String>,
+    /// What the daemon before stored.
+    pub recovered: Recovered,
+    /// What its history says.
+    pub history_state: HistoryState,
+    /// The groups that were made for tasks.
+    pub own_groups: Vec<(TaskId, Group)>,
     /// The first reading of the node, and when.
     pub first: (BootTime, NodeSample),
     /// The whole disks of the node, as of that.
@@ -67,22 +70,6 @@ pub struct Resumed {
     pub snapshot: watch_channel::Sender<Arc<Snapshot>>,
     /// Where events go; holds the recovered ones already.
     pub events: Arc<EventRing>,
-}
-
-/// What is done about the stored tasks.
-pub struct EarlierTasks {
-    /// For the core.
-    pub restored: Restored,
-    /// For the loop.
-    pub start: Start,
-    /// The groups of the tasks.
-    pub groups: BTreeMap<TaskId, Group>,
-    /// Groups that are of no more use.
-    pub remove: Vec<Group>,
-    /// Groups of released tasks that keep their processes, for others froze or stopped those.
-    pub left: BTreeMap<TaskId, Arc<Group>>,
-    /// The last `started` event of a daemon before this one.
-    pub started: Option<Event>,
 }
 
 /// Which tasks cannot run: no record has it, and one of them must not get an active slot that came free
@@ -104,8 +91,12 @@ fn find_halts(world: &impl World, tasks: &mut [Task], groups: &BTreeMap<TaskId, 
 
 impl<W: World> Driver<W> {
     /// Goes on where the daemon before ended, and publishes the first snapshot.
-    pub fn resume(world: W, resumed: Resumed, now: Moment) -> Driver<W> {
-        let Resumed { config, rights, found, damage, first, time_namespace, .. } = resumed;
+    pub fn resume(mut world: W, resumed: Resumed, now: Moment) -> Driver<W> {
+        let Resumed { config, rights, recovered, history_state, own_groups, first, .. } = resumed;
+        let time_namespace = resumed.time_namespace;
+        let damage = recovered.damage_in_words();
+        let observing = config.daemon.mode == Mode::Observe;
+        let found = find(&mut world, observing, history_state, recovered, own_groups, now.boot);
         let EarlierTasks { mut restored, start, mut groups, remove, left, started } = found;
         find_halts(&world, &mut restored.tasks, &groups);
         let cpus = UsableCpus::of(&first.1).unwrap_or(1.into());

@@ -156,6 +156,12 @@ pub trait Kernel {
     /// The group of `record`, which need not be there.
     fn presumed(&self, record: &GroupRecord) -> Group;
 
+    /// The group of `record`; `None`: it is gone, or another one took its path.
+    ///
+    /// # Errors
+    /// That cannot be read.
+    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError>;
+
     /// The processes in `group` and below, without those that a rule leaves to a scheduler. None where the
     /// group is gone.
     ///
@@ -174,6 +180,9 @@ pub trait Kernel {
     /// # Errors
     /// `Denied` where it is not.
     fn check_owner(&self, group: &Group, owner: u32) -> Result<(), CgroupError>;
+
+    /// The user of every process in `group`, if it is one and that is known.
+    fn sole_owner(&self, group: &Group) -> Option<u32>;
 
     /// What is known of `group` in place once the weights count that its owner has written since LRS
     /// did; `None`: none were.
@@ -236,11 +245,11 @@ pub trait Kernel {
     fn cpu_time(&self, group: &Group) -> Option<Option<Duration>>;
 
     /// Gives the processes of an own group back, or its weights to one in place. Answers what keeps
-    /// the processes where they are.
+    /// the processes where they are: that others froze it, or stopped it where `keep_stopped`.
     ///
     /// # Errors
     /// What the kernel refused; asked again it goes on.
-    fn release(&mut self, group: &Group) -> Result<Option<Halt>, CgroupError>;
+    fn release(&mut self, group: &Group, keep_stopped: bool) -> Result<Option<Halt>, CgroupError>;
 
     /// Removes the own group of a task that is over; one in place gets its weights back.
     ///

@@ -83,6 +83,10 @@ impl Kernel for Node {
         self.tree.presumed(record)
     }
 
+    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
+        self.tree.reopen(record)
+    }
+
     fn members(&self, group: &Group, except: Option<&Rule>) -> Result<Vec<Pid>, CgroupError> {
         match except {
             Some(rule) => self.tree.processes_except(group, &|path| rule.excepts(path)),
@@ -103,6 +107,10 @@ impl Kernel for Node {
 
     fn check_owner(&self, group: &Group, owner: u32) -> Result<(), CgroupError> {
         self.tree.check_owner(group, owner, &mut Vec::new())
+    }
+
+    fn sole_owner(&self, group: &Group) -> Option<u32> {
+        self.tree.sole_owner(group)
     }
 
     fn owner_wrote(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
@@ -154,8 +162,8 @@ impl Kernel for Node {
         sample::read_cpu(&group.dirs)
     }
 
-    fn release(&mut self, group: &Group) -> Result<Option<Halt>, CgroupError> {
-        self.tree.release(group)
+    fn release(&mut self, group: &Group, keep_stopped: bool) -> Result<Option<Halt>, CgroupError> {
+        if keep_stopped { self.tree.release_task(group) } else { self.tree.release(group) }
     }
 
     fn remove(&mut self, group: &Group) -> Result<(), CgroupError> {

@@ -3,8 +3,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `start` | from what an earlier daemon left to a loop |
-//! | `find` | what it left: records, groups, processes |
+//! | `start` | from its parts to a loop |
 //! | `run` | waits, gives the loop its turns, ends it |
 //! | `kernel` | cgroups and processes, at once |
 //! | `watch`, `exits` | ends of processes; how they ended |
@@ -14,7 +13,6 @@
 //! It decides nothing: what to do, and in which order, is the loop's ([`crate::driver`]).
 
 pub(crate) mod exits;
-mod find;
 mod kernel;
 pub(crate) mod process;
 mod reader;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use lrs_host::spare::NoThread;
 use tokio::sync::watch as watch_channel;
 
-use super::find::find;
 use super::rights::rights;
 use super::watch::Watcher;
 use super::worker::{Inward, Workers};
@@ -16,7 +15,7 @@ use super::{Node, ReloadLog, Remote, Signal};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
-use crate::config::{Config, Mode};
+use crate::config::Config;
 use crate::discover::HintSender;
 use crate::driver::message::Message;
 use crate::driver::world::Facts;
@@ -75,12 +74,11 @@ pub enum StartError {
 /// # Errors
 /// What is missing.
 pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
-    let Parts { config, config_file, reload_log, tree, store, mut recovered, .. } = parts;
+    let Parts { config, config_file, reload_log, tree, store, recovered, .. } = parts;
     let mut sampler = parts.sampler;
     let now = clock::now();
     let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
-    let observing = config.daemon.mode == Mode::Observe;
-    let found = find(&tree, observing, store.standing().clone(), &mut recovered, now.boot)?;
+    let own_groups = tree.existing()?;
     let first = sampler.sample(now.boot, &[]);
     let whole_disks = sampler.whole_disks();
     let (workers, messages, inbox) = Workers::start(Arc::clone(&tree), sampler, watcher.waker())
@@ -100,8 +98,9 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
         rights: rights(&config),
         tickets: Tickets::open(&config.daemon.runtime_dir, waiter_epoch, now.boot),
         config,
-        found,
-        damage: recovered.damage_in_words(),
+        recovered,
+        history_state: store.standing().clone(),
+        own_groups,
         first: (first.at, first.node),
         whole_disks,
         hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),

@@ -46,15 +46,17 @@ impl Machine {
     /// A daemon starts.
     pub fn on(mut world: Pretend, epoch: u32) -> Machine {
         let now = world.now();
-        let found = world.find(now.boot);
+        let (recovered, history_state) = (world.recovered(), world.history());
+        let own_groups = world.groups_of_tasks();
         let (sender, snapshot) = watch::channel(Arc::new(Snapshot::default()));
         let events = Arc::new(EventRing::new(EVENTS_KEPT, world.events.iter().cloned()));
         let resumed = Resumed {
             rights: rights(&world.config, world.service.as_ref()),
             tickets: Tickets::with_key(&[7; 32], epoch, now.boot),
             config: world.config.clone(),
-            found,
-            damage: Vec::new(),
+            recovered,
+            history_state,
+            own_groups,
             first: (now.boot, world.sample()),
             whole_disks: Vec::new(),
             hostname: "pretended".to_owned(),

@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `world` | what the loop may do to it |
 //! | `jobs` | what the loop begins, and the readings |
-//! | `find` | what an earlier daemon left on it |
 //! | `machine` | it with a loop, and time |
 //! | `fault` | what is done to it, and what goes wrong |
 //! | `service` | `lrsd --pretend`: it as a daemon for real clients |
@@ -18,7 +17,6 @@
 //! memory for as long as it is.
 
 mod fault;
-mod find;
 mod jobs;
 pub mod machine;
 pub mod service;
@@ -38,6 +36,7 @@ use crate::cgroup::{
 use crate::config::Config;
 use crate::core::event::Event;
 use crate::core::exit::Exit;
+use crate::core::history_state::HistoryState;
 use crate::core::model::{Level, Priority, ReservationId, TaskId};
 use crate::core::task::Task;
 use crate::driver::job::Job;
@@ -46,6 +45,7 @@ use crate::driver::turn::End;
 use crate::driver::world::Facts;
 use crate::node::ReloadLog;
 use crate::rights::Rights;
+use crate::state::Recovered;
 use crate::state::record::ReservationRecord;
 use crate::units::{Moment, Pid, ProcessRef, WallTime};
 
@@ -274,6 +274,36 @@ impl Pretend {
     pub fn own_groups(&self) -> Vec<&str> {
         let below = self.node.tree.at(ROOT).into_iter().flat_map(|root| self.node.tree.below(root));
         below.map(|(_, group)| group.path.as_str()).collect()
+    }
+
+    fn groups_of_tasks(&self) -> Vec<(TaskId, Group)> {
+        let names = self.own_groups().into_iter().filter_map(|path| path.rsplit('/').next());
+        let ids: Vec<TaskId> = names.filter_map(|name| name.parse().ok()).collect();
+        ids.into_iter().filter_map(|id| Some((id, self.made_for(id)?))).collect()
+    }
+
+    /// What is stored, for the next daemon.
+    fn recovered(&mut self) -> Recovered {
+        let tasks = self.tasks.values().cloned().collect();
+        let (tasks, tasks_of_earlier_boots) = if std::mem::take(&mut self.rebooted) {
+            (Vec::new(), tasks)
+        } else {
+            (tasks, Vec::new())
+        };
+        Recovered {
+            tasks,
+            tasks_of_earlier_boots,
+            reservations: self.reservations.values().cloned().collect(),
+            events: self.events.clone(),
+            ..Recovered::default()
+        }
+    }
+
+    /// What the history says, from its first event on.
+    pub fn history(&self) -> HistoryState {
+        let mut history = HistoryState::default();
+        self.events.iter().for_each(|event| history.fold(event));
+        history
     }
 
     /// The tasks with processes that are watched.

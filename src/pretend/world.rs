@@ -117,6 +117,11 @@ impl Kernel for Pretend {
         Group { record: record.clone(), dirs: GroupDirs::default() }
     }
 
+    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
+        let group = self.presumed(record);
+        Ok(self.found(&group).is_some().then_some(group))
+    }
+
     fn members(&self, group: &Group, _: Option<&Rule>) -> Result<Vec<Pid>, CgroupError> {
         if self.deeds.fails(Method::Members) {
             return Err(CgroupError::Refused("cgroup.procs cannot be read".to_owned()));
@@ -146,6 +151,14 @@ impl Kernel for Pretend {
             Some(pid) => Err(CgroupError::Denied(format!("process {pid} is another user's"))),
             None => Ok(()),
         }
+    }
+
+    fn sole_owner(&self, group: &Group) -> Option<u32> {
+        let inside = self.found(group).map(|found| self.inside(found))?;
+        let processes = self.node.tree.processes();
+        let mut uids = inside.iter().filter_map(|pid| Some(processes.get(pid)?.uid));
+        let first = uids.next()?;
+        uids.all(|uid| uid == first).then_some(first)
     }
 
     fn owner_wrote(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
@@ -230,7 +243,7 @@ impl Kernel for Pretend {
         Some(self.node.sample_group(self.found(group)?)?.cpu)
     }
 
-    fn release(&mut self, group: &Group) -> Result<Option<Halt>, CgroupError> {
+    fn release(&mut self, group: &Group, _: bool) -> Result<Option<Halt>, CgroupError> {
         match self.deed(Call::Release(group.record.path.clone())) {
             None => Ok(None),
             Some(true) => Err(CgroupError::Refused("a process cannot be moved".to_owned())),
