@@ -28,7 +28,7 @@
 //! | [`discover`], [`found`] | tasks that no client announced | /proc, Hadoop's files |
 //! | [`cli`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_bench` for its demo |
 //!
-//! What is deliberately absent: only `node` and the log call [`clock`]; only
+//! What is deliberately absent: the loop and the core do not call [`clock`]; only
 //! `cgroup` writes below the cgroup root; the servers never see `cgroup` or `state`; nothing in
 //! `core` has a clock, a file, a socket, async or a log: it is a crate without those dependencies.
 //!

@@ -16,7 +16,7 @@ use lrs::core::model::{Level, Order, TaskId, Tier};
 use lrs::core::neighbours::RootWeight;
 use lrs::core::slots::Seat;
 use lrs::core::step::Record;
-use lrs::core::task::Task;
+use lrs::core::task::{Halt, Task};
 use lrs::driver::Driver;
 use lrs::driver::job::GroupJob;
 use lrs::driver::message::{AttachResult, Message};
@@ -191,13 +191,27 @@ fn freezing(subject: &mut impl Subject, group: &Group) {
     assert_eq!(world.frozen_root().unwrap(), None);
     assert_eq!(world.halt(group, None).unwrap(), None);
     world.freeze(group, true).unwrap();
+    assert!(world.freeze(group, true).is_err(), "what is frozen is not LRS's to freeze");
     world.freeze(group, false).unwrap();
     assert_eq!(world.halt(group, None).unwrap(), None);
 }
 
 fn a_release(subject: &mut impl Subject, group: &Arc<Group>, process: ProcessRef, home: &[String]) {
-    let job = GroupJob::Release { task: FIRST, group: Arc::clone(group), waited: false };
-    subject.world().begin(job.into());
+    let job = || GroupJob::Release { task: FIRST, group: Arc::clone(group), waited: false };
+    subject.world().freeze(group, true).unwrap();
+    // The kernel freezes behind the write.
+    while subject.world().halt(group, None).unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    subject.world().begin(job().into());
+    let stays = subject.answered(FIRST);
+    assert!(matches!(stays, Message::Released { result: Ok(Some(Halt::Frozen)), .. }), "{stays:?}");
+    assert_eq!(subject.world().whereabouts(group, process).unwrap(), Whereabouts::Inside);
+    subject.world().freeze(group, false).unwrap();
+    while subject.world().halt(group, None).unwrap().is_some() {
+        std::thread::yield_now();
+    }
+    subject.world().begin(job().into());
     assert!(matches!(subject.answered(FIRST), Message::Released { result: Ok(None), .. }));
     let world = subject.world();
     let position = world.position(process).unwrap();

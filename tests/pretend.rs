@@ -35,6 +35,9 @@ fn tasks_run_and_are_promoted_with_their_statuses() {
     for kind in ["admitted", "promoted", "completed"] {
         assert!(kinds.iter().any(|found| found == kind), "{kind} in {kinds:?}");
     }
+    let exits = daemon.events().into_iter().filter(|event| event["type"] == "exit");
+    let statuses: Vec<_> = exits.map(|event| event["inputs"]["exit_status"].clone()).collect();
+    assert_eq!(statuses, [0, 3], "of the first and of the second");
 }
 
 #[test]

@@ -71,12 +71,21 @@ pub(super) fn went_to(
     hierarchies: &[Hierarchy],
     root: &str,
     record: &GroupRecord,
-    pid: Pid,
+    process: ProcessRef,
 ) -> Result<Option<String>, CgroupError> {
-    let membership = Membership::of_process(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+    let gone = CgroupError::ProcessGone(process.pid);
+    let Some(membership) = Membership::of_process(process.pid)? else { return Err(gone) };
+    // Asked afterwards: the number was that process's all the time.
+    if Stat::read(process.pid)?.is_none_or(|facts| facts.start_ticks != process.start_ticks) {
+        return Err(gone);
+    }
+    let weighed = hierarchies.first().and_then(|primary| membership.path_in(primary));
     Ok(in_use(hierarchies, record).find_map(|hierarchy| {
         let path = membership.path_in(hierarchy)?;
-        let went = !is_within(path, root) && is_younger(hierarchy, path, &record.path);
+        // One of its own making from before says nothing of where others have moved it since.
+        let goes_there = weighed.is_none_or(|weighed| is_within(path, weighed));
+        let went =
+            goes_there && !is_within(path, root) && is_younger(hierarchy, path, &record.path);
         went.then(|| path.to_owned())
     }))
 }

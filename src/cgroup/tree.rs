@@ -612,7 +612,7 @@ impl TierTree {
         if self.observing || group.record.attachment != Attachment::Own {
             return Ok(None);
         }
-        members::went_to(&self.root.hierarchies, &self.root.path, &group.record, process.pid)
+        members::went_to(&self.root.hierarchies, &self.root.path, &group.record, process)
     }
 
     /// Whether `owner`, who has no admin's rights, may have `group` managed in place: every process

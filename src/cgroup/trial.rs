@@ -23,6 +23,10 @@ pub(super) const TRIAL: &str = "trial";
 /// Any will do: the files are the same.
 const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 1, passive_max: 1 };
 
+/// How often systemd may move the process away: on v1 it does so, in one hierarchy after the other, to all
+/// in lrsd's slice when the first unit beside lrsd gets a controller, as `lrs-tasks.scope` does.
+const MOST_MOVED: u32 = 10;
+
 impl TierTree {
     /// Admits and ends a process of its own, unless there are tasks already or nothing is written
     /// here. Call it before there are threads but the log's.
@@ -76,8 +80,14 @@ impl TierTree {
         let process = ProcessRef { pid, start_ticks: facts.start_ticks };
         let group = self.make_own(path.to_owned(), Reach::All)?;
         self.write_tier(&group, Tier::Passive, &PLAN)?;
-        self.attach_if(&group, process, Kin::Descendants, Conditions::default())?;
-        self.check_trial(&group, process)
+        let mut tries = 0;
+        loop {
+            self.attach_if(&group, process, Kin::Descendants, Conditions::default())?;
+            match self.check_trial(&group, process) {
+                Err(CgroupError::MovedMeanwhile(_)) if tries < MOST_MOVED => tries += 1,
+                checked => return checked,
+            }
+        }
     }
 
     fn check_trial(&self, group: &Group, process: ProcessRef) -> Result<(), CgroupError> {
@@ -95,7 +105,7 @@ impl TierTree {
         }
         let membership = super::process::proc_file(process.pid, "cgroup");
         let found = files::read_text(&membership)?.replace('\n', " ");
-        Err(CgroupError::Refused(format!(
+        Err(CgroupError::MovedMeanwhile(format!(
             "it was moved into {}, but {} says {found}",
             group.record.path,
             membership.display()

@@ -1,8 +1,8 @@
 //! What the loop owes the node: what could not be done when it was due. Each cycle tries it again, in the
 //! order in which it became due, until it is done.
 //!
-//! A daemon that is killed leaves nothing owed behind: the record of the task stays until all is done,
-//! and the next daemon begins from that.
+//! A daemon that is killed leaves nothing owed behind: the next one finds the record of the task, which
+//! stays until all is done, or its group, which has the name of the task.
 //!
 //! Limits. A list that is searched from its start: what is owed is little, or the node is in trouble.
 
@@ -163,7 +163,7 @@ impl<W: World> Executor<'_, W> {
     }
 
     /// The loop ends, and there is no next cycle: what could not be thawed is tried once more.
-    pub(super) fn thaw_all(&mut self) {
+    pub(super) fn pay_thaws(&mut self) {
         let all = std::mem::take(&mut self.state.debts).0;
         for owed in all {
             match owed {

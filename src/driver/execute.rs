@@ -292,7 +292,8 @@ impl<W: World> Executor<'_, W> {
             let reservation = reservation.clone();
             self.state.world.put_reservation(&ReservationRecord { id, reservation })?;
         }
-        self.core.stored_tasks().try_for_each(|task| self.state.world.put_task(task))?;
+        let tasks: Vec<TaskId> = self.core.stored_tasks().map(|task| task.id).collect();
+        tasks.into_iter().try_for_each(|id| self.store_record(Record::Task(id)))?;
         while let Some(record) = self.state.debts.record() {
             // A promise comes back when the admission that was to use it fails.
             let is_wanted = match record {

@@ -27,7 +27,7 @@ pub(super) struct EarlierTasks {
     /// The groups of the tasks.
     pub groups: BTreeMap<TaskId, Group>,
     /// Groups that are of no more use.
-    pub remove: Vec<Group>,
+    pub remove: Vec<(TaskId, Group)>,
     /// Groups of released tasks that keep their processes, for others froze or stopped those.
     pub left: BTreeMap<TaskId, Arc<Group>>,
     /// The last `started` event of a daemon before this one.
@@ -48,7 +48,7 @@ struct Finder<'a, W> {
     observing: bool,
     restore: Restore,
     groups: BTreeMap<TaskId, Group>,
-    remove: Vec<Group>,
+    remove: Vec<(TaskId, Group)>,
     left: BTreeMap<TaskId, Arc<Group>>,
 }
 
@@ -104,6 +104,13 @@ impl<W: World> Finder<'_, W> {
             main_lives: self.main_lives(&record),
         };
         let verdict = self.restore.judge(&record, &seen);
+        if record.frozen
+            && verdict != Verdict::GoesOn
+            && let Some(group) = &group
+            && let Err(error) = self.world.freeze(group, false)
+        {
+            tracing::error!(task = %id, %error, "task {id}, which an earlier lrsd froze, stays frozen: {error}");
+        }
         let undone = match verdict {
             Verdict::RollBack => self.give_back(id, group.as_ref(), Unfinished::Admission),
             Verdict::FinishRelease => self.give_back(id, group.as_ref(), Unfinished::Release),
@@ -123,7 +130,7 @@ impl<W: World> Finder<'_, W> {
                 {
                     self.left.insert(id, Arc::new(group));
                 }
-                group => self.remove.extend(group),
+                group => self.remove.extend(group.map(|group| (id, group))),
             },
             GroupUse::GivenBack => {}
         }
@@ -132,7 +139,7 @@ impl<W: World> Finder<'_, W> {
     fn group_of(&mut self, record: &Task, own: Option<Group>) -> Option<Group> {
         match (&record.group, own) {
             (Some(stored), own) if stored.attachment != Attachment::Own => {
-                self.remove.extend(own);
+                self.remove.extend(own.map(|own| (record.id, own)));
                 self.reopen(record.id, stored)
             }
             (Some(stored), None) => self.reopen(record.id, stored),

@@ -191,7 +191,7 @@ impl<W: World> Executor<'_, W> {
         Err(CommandError::new(
             ErrorKind::FailedPrecondition,
             format!(
-                "the cgroup or the limits of process {} changed while it waited for a slot; ask \
+                "the cgroup or the limits of process {} changed since it was looked at; ask \
                  again",
                 process.pid
             ),

@@ -184,20 +184,22 @@ impl<W: World> Driver<W> {
         });
         driver.start_tasks(start.ended, start.released, time_namespace, now);
         driver.with(now, |executor| {
-            for id in start.forget {
-                if executor.state.debts.needs_record(id) {
-                    continue;
+            // Before the records that know how they were found.
+            let mut stay = HashSet::new();
+            for (id, group) in remove {
+                if let Err(error) = executor.state.world.remove(&group) {
+                    let cgroup = &group.record.path;
+                    tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays until the next start: {error}");
+                    stay.insert(id);
                 }
-                executor.forget(Record::Task(id));
+            }
+            for id in start.forget {
+                if !stay.contains(&id) && !executor.state.debts.needs_record(id) {
+                    executor.forget(Record::Task(id));
+                }
             }
             for (id, unit) in start.units {
                 executor.restore_unit(id, None, unit, None);
-            }
-            for group in remove {
-                if let Err(error) = executor.state.world.remove(&group) {
-                    let cgroup = &group.record.path;
-                    tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");
-                }
             }
         });
         driver

@@ -299,6 +299,12 @@ impl<W: World> Executor<'_, W> {
             return self.unparked(id, result);
         }
         let error = match result {
+            // It is LRS's own freeze, and with the task the debt would go.
+            Ok(Some(Halt::Frozen)) if self.state.debts.has_thaw(id) => {
+                CgroupError::Refused(format!(
+                    "task {id} is frozen, and could not be thawed yet: each cycle tries again; then release it"
+                ))
+            }
             Ok(halt) => {
                 // Its event says what became of its processes.
                 self.push(Input::Halted(vec![(id, halt)]));

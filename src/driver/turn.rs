@@ -202,7 +202,7 @@ impl<W: World> Driver<W> {
             executor.push(Input::Stop);
         });
         let mut executor = self.executor(now);
-        executor.thaw_all();
+        executor.pay_thaws();
         // Before the jobs are waited for, which may take longer than the stop may; and again when what
         // they finished may have changed it.
         executor.leave_root();

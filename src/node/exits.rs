@@ -72,7 +72,7 @@ fn found(process: ProcessRef, ended: &Ended) -> ExitLookup {
 }
 
 /// Field 52 of a process that has ended and was not waited for.
-fn of_zombie(process: ProcessRef) -> Option<Exit> {
+pub fn of_zombie(process: ProcessRef) -> Option<Exit> {
     // What is gone is the other place's.
     let ended = Process::new(process.pid.raw()).ok()?;
     let stat = ended.stat().ok()?;

@@ -29,7 +29,7 @@ impl Pretend {
             return None;
         }
         let Some(job) = self.begun.pop_front() else {
-            return self.looked_up.pop().map(|it| vec![it]);
+            return (!self.looked_up.is_empty()).then(|| vec![self.looked_up.remove(0)]);
         };
         Some(match job {
             Job::Group(job) => self.finish_group(job),
@@ -191,6 +191,14 @@ impl Pretend {
         if group.record.attachment != Attachment::Own {
             self.give_weights_back(group);
             return Ok(None);
+        }
+        if let Some(halt) = self.halt(group, None)? {
+            // A move would thaw it.
+            if let Some(found) = self.found(group) {
+                // It is there.
+                let _ = self.node.tree.weigh(found, NEUTRAL);
+            }
+            return Ok(Some(halt));
         }
         let inside = self.found(group).map(|found| self.inside(found)).unwrap_or_default();
         for pid in inside {

@@ -71,7 +71,14 @@ impl Machine {
 
     /// The daemon is killed, and the next one begins with what is stored, and the settings of then.
     pub fn restart(self) -> Machine {
-        Machine::on(self.driver.into_world().after_kill(), self.epoch + 1)
+        self.restart_with(|_| {})
+    }
+
+    /// The same, and something has happened on the node meanwhile.
+    pub fn restart_with(self, meanwhile: impl FnOnce(&mut Pretend)) -> Machine {
+        let mut world = self.driver.into_world().after_kill();
+        meanwhile(&mut world);
+        Machine::on(world, self.epoch + 1)
     }
 
     /// The node.

@@ -6,7 +6,7 @@
 //! from its admission to its end. Time is the real one.
 //!
 //! Limits. No process is moved, weighed or frozen. Descendants are not seen: a task is over with its main
-//! process, with a status where the kernel has it to tell (6.13+). No rule finds tasks. Nothing outlives the daemon.
+//! process. No rule finds tasks. Nothing outlives the daemon.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -22,6 +22,7 @@ use super::{HOME, Machine, Pretend, Service};
 use crate::clock;
 use crate::command::{Command, CommandReceiver, Subject};
 use crate::config::Config;
+use crate::core::exit::Exit;
 use crate::core::pace::TURN;
 use crate::driver::message::Message;
 use crate::driver::take_commands;
@@ -29,7 +30,7 @@ use crate::driver::turn::Happened;
 use crate::node::{DriverError, ReloadLog, Remote, Signal, exits, process};
 use crate::publish::LastTurn;
 use crate::systemd::notify::Watchdog;
-use crate::units::{BootTime, Pid};
+use crate::units::{BootTime, Pid, ProcessRef};
 
 /// The node: four CPUs, a disk of eight requests at once, 8 GiB.
 const HARDWARE: Hardware = Hardware {
@@ -52,9 +53,18 @@ const LOAD: Load = Load {
 
 /// A real process.
 struct Real {
+    process: ProcessRef,
     pidfd: OwnedFd,
     /// It was in a slot and computes since.
     works: bool,
+}
+
+impl Real {
+    /// How it ended, as on a node. The zombie first: its parent may wait for it at any time.
+    fn exit(&self) -> Option<Exit> {
+        let of_pidfd = || exits::of_pidfd(self.pidfd.as_fd()).ok().flatten();
+        exits::of_zombie(self.process).or_else(of_pidfd)
+    }
 }
 
 /// See the module.
@@ -115,9 +125,8 @@ impl Pretended {
             let ended = self.wait(timeout).map_err(DriverError::Wait)?;
             self.pass_time();
             for pid in ended {
-                let exit =
-                    self.real.remove(&pid).and_then(|it| exits::of_pidfd(it.pidfd.as_fd()).ok());
-                self.machine.world().end(pid, exit.flatten());
+                let exit = self.real.remove(&pid).and_then(|real| real.exit());
+                self.machine.world().end(pid, exit);
             }
             let commands = take_commands(&mut self.commands);
             self.adopt_all(&commands);
@@ -204,7 +213,8 @@ impl Pretended {
                 let tree = &mut self.machine.world().node().tree;
                 let home = tree.make(HOME);
                 tree.adopt(found.process, home, found.uids.effective, Load::sleeper());
-                let real = |pidfd| (pid, Real { pidfd, works: false });
+                let process = found.process;
+                let real = |pidfd| (pid, Real { process, pidfd, works: false });
                 self.real.extend(found.pin.0.map(real));
             }
             Err(error) => tracing::debug!(%pid, %error, "process {pid} is not taken: {error}"),

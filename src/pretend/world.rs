@@ -219,6 +219,10 @@ impl Kernel for Pretend {
             }
             Some(_) => {}
         }
+        if on && self.halt(group, None)?.is_some() {
+            let path = &group.record.path;
+            return Err(CgroupError::Refused(format!("{path} is frozen by other software")));
+        }
         if let Some(found) = self.found(group) {
             // It is there.
             let _ = self.node.tree.freeze(found, on);

@@ -1,4 +1,4 @@
-//! A loop on the made-up world, and those who use it.
+//! A loop on a pretended node, and those who use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::core::history_state::HistoryState;
 use crate::core::model::{Level, ReservationId, TaskId};
 use crate::core::shaper::Shaper;
 use crate::core::state::Reservation;
-use crate::core::task::Task;
+use crate::core::task::{Life, Task};
 use crate::driver::Driver;
 use crate::driver::world::Kernel as _;
 pub use crate::pretend::machine::Answer;
@@ -63,9 +63,25 @@ impl Bench {
     }
 
     /// The daemon is killed, and the next one begins with what is stored.
-    pub fn restart(mut self) -> Bench {
+    pub fn restart(self) -> Bench {
+        self.restart_with(|_| {})
+    }
+
+    /// The same, and something has happened on the node meanwhile.
+    pub fn restart_with(mut self, meanwhile: impl FnOnce(&mut Pretend)) -> Bench {
         self.take_calls();
-        Bench::of(self.machine.take().unwrap().restart())
+        Bench::of(self.machine.take().unwrap().restart_with(meanwhile))
+    }
+
+    /// Tasks that were released while others had frozen them, and have processes yet.
+    pub fn left_behind(&mut self) -> BTreeSet<TaskId> {
+        let world = self.world();
+        let releasing = world.tasks.values().filter(|task| matches!(task.life, Life::Releasing(_)));
+        let left = releasing.filter(|task| {
+            let group = task.group.as_ref().map(|record| world.presumed(record));
+            group.is_some_and(|group| world.members(&group, None).is_ok_and(|all| !all.is_empty()))
+        });
+        left.map(|task| task.id).collect()
     }
 
     fn machine(&mut self) -> &mut Machine {

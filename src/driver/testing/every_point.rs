@@ -49,6 +49,8 @@ pub fn check(bench: &mut Bench, why: &str) {
     super::invariants::stored(bench, why);
     let shown = bench.shown_ids();
     let known: BTreeSet<_> = bench.parked().union(&shown).copied().collect();
+    let left = bench.left_behind();
+    let known: BTreeSet<_> = known.union(&left).copied().collect();
     let stored: BTreeSet<_> = bench.world().tasks.keys().copied().collect();
     assert_eq!(known, stored, "{why}: what is known is what is stored");
     let promised: BTreeSet<_> = bench.world().reservations.keys().copied().collect();
