@@ -1,7 +1,17 @@
 //! From a request to a task in its slot.
 //!
+//! | where a request is | who has the reply |
+//! |---|---|
+//! | systemd is asked about its unit | the job ([`super::job::Asking`]) |
+//! | it waits for the finders, or for its process to come back from parking | [`super::postponed`] |
+//! | the core has it under a [`Ticket`]; it may wait for a slot, its process parked | [`Requester`] |
+//! | it has a slot and an id, and its process is being put in place | the [`Admission`] of its [`Entry`] |
+//! | it is in place, or came to nothing | the client |
+//!
 //! Order (spec 4): slot, state file, cgroup, weights, move, `admitted` event, final state,
 //! answer. A failure on the way gives back the slot, the processes and a reservation used.
+
+use std::sync::Arc;
 
 use super::Executor;
 use super::entry::Entry;
@@ -9,7 +19,7 @@ use super::keeping::{LeavingDecision, UnitReport};
 use super::postponed::{PostponedRequest, Until};
 use super::tickets::Place;
 use super::world::{Identity, Move, Pin, World};
-use crate::cgroup::{CgroupError, Origin, Reach};
+use crate::cgroup::{CgroupError, Group, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
 use crate::core::state::{Need, Patience, Refusal, Request};
@@ -21,9 +31,9 @@ use crate::rights::{Action, Role};
 use crate::systemd::unit::UnitRecord;
 use crate::units::{BootTime, Moment, Pid, ProcessRef, Uids, WallTime};
 
-/// A request that has been found fit, until its processes are in place.
+/// A client's request that was found fit: what is looked at again before its process is moved.
 #[derive(Debug)]
-pub struct Admission {
+pub struct Claim {
     /// Who asked.
     pub caller: Caller,
     /// For what.
@@ -36,21 +46,41 @@ pub struct Admission {
     pub unit: Option<UnitRecord>,
     /// Who holds it, and what was decided about that.
     pub(super) kept: Option<LeavingDecision>,
-    /// Keeps it from being taken for another one.
-    pub pin: Pin,
-    /// Who waits for the answer.
+}
+
+/// A task on its way into its place, from the question to the core until it is there and those who
+/// asked are answered. It is with the other [`Requester`]s first, and with its [`Entry`] once it has a slot.
+#[derive(Debug, Default)]
+pub struct Admission {
+    /// What a client asked for; `None`: a finder found the task, or it is from observe mode.
+    pub claim: Option<Claim>,
+    /// Clients that wait for the answer.
     pub replies: Vec<Reply<proto::Task>>,
+    /// Finders that do.
+    pub found_replies: Vec<Reply<TaskId>>,
+    /// Pins the main process until it is watched.
+    pub pin: Option<Pin>,
     /// Whether it had to wait for its slot.
     pub waited: bool,
+    /// How often it was judged anew, since it had been moved meanwhile.
+    pub judged_anew: u8,
+    /// Whether its present cgroup is to be managed as it is.
+    pub in_place: bool,
+    /// The group it was found in, until that is taken in place.
+    pub found_in: Option<Group>,
+    /// In which hierarchies its processes are moved.
+    pub reach: Reach,
+    /// The group it had in observe mode.
+    pub booked: Option<Arc<Group>>,
+    /// Why it came to nothing, until those who asked have their answer.
+    pub failed: Option<CommandError>,
 }
 
 /// Who has asked the core for something.
 #[derive(Debug)]
 pub enum Requester {
-    /// A client, for a task.
-    Client(Box<Admission>),
-    /// A finder, for the task that it found.
-    Finder(Box<Entry>),
+    /// A client or a finder, for a task.
+    Task(Box<Admission>),
     /// A client, for a reservation.
     Promise(Reply<proto::Reservation>),
 }
@@ -103,12 +133,16 @@ impl<W: World> Executor<'_, W> {
         ticket
     }
 
-    /// Admissions that wait for a slot.
-    pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut Admission> {
-        self.state.asked.values_mut().filter_map(|asked| match asked {
-            Requester::Client(admission) => Some(&mut **admission),
-            Requester::Finder(_) | Requester::Promise(_) => None,
-        })
+    /// The admission of `process` that waits for a slot.
+    pub(super) fn waiting(
+        &mut self,
+        process: ProcessRef,
+    ) -> Option<(&Claim, &mut Vec<Reply<proto::Task>>)> {
+        let claims = self.state.asked.values_mut().filter_map(|asked| match asked {
+            Requester::Task(admission) => Some((admission.claim.as_ref()?, &mut admission.replies)),
+            Requester::Promise(_) => None,
+        });
+        claims.into_iter().find(|(claim, _)| claim.process == process)
     }
 
     fn begin_admission(
@@ -135,8 +169,7 @@ impl<W: World> Executor<'_, W> {
         let priority = self.effective_priority(&request);
         self.state.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
         self.check_owner(&caller, pid, uids)?;
-        let same = self.waiting().find(|waiting| waiting.process == process);
-        let joined = same.map(|waiting| {
+        let joined = self.waiting(process).map(|(waiting, replies)| {
             if waiting.caller.uid != caller.uid {
                 return Err(CommandError::new(
                     ErrorKind::FailedPrecondition,
@@ -147,7 +180,7 @@ impl<W: World> Executor<'_, W> {
                 ));
             }
             // The same client asking again, after its connection broke.
-            waiting.replies.extend(reply.take());
+            replies.extend(reply.take());
             Ok(waiting.place)
         });
         if let Some(place) = joined.transpose()? {
@@ -210,17 +243,14 @@ impl<W: World> Executor<'_, W> {
         let number = self.state.next_ticket + 1;
         let place = Place { uid: uids.effective, process, since: first_requested, number };
         let admission = Admission {
-            caller,
-            request,
-            process,
-            place,
-            unit,
-            kept,
-            pin,
+            in_place: request.in_place,
+            reach: kept.as_ref().map(LeavingDecision::reach).unwrap_or_default(),
+            claim: Some(Claim { caller, request, process, place, unit, kept }),
+            pin: Some(pin),
             replies: reply.take().into_iter().collect(),
-            waited: false,
+            ..Admission::default()
         };
-        let ticket = self.ticket(Requester::Client(Box::new(admission)));
+        let ticket = self.ticket(Requester::Task(Box::new(admission)));
         self.push(Input::Request { ticket, request: asked, patience });
         Ok(Begun::Later)
     }
@@ -312,7 +342,7 @@ impl<W: World> Executor<'_, W> {
         if let (Some(task), Some(entry)) = (same, self.state.entries.get_mut(&id)) {
             match task.life {
                 Life::Attaching(_) => {
-                    entry.replies.extend(reply.take());
+                    entry.admission.get_or_insert_default().replies.extend(reply.take());
                     return Ok(Begun::Later);
                 }
                 Life::Releasing(_) => {
@@ -337,20 +367,20 @@ impl<W: World> Executor<'_, W> {
     }
 
     /// The core gave the request a slot.
-    pub(super) fn enter(&mut self, id: TaskId, mut admission: Box<Admission>) {
-        if let Some(unit) = &admission.unit {
+    pub(super) fn enter(&mut self, id: TaskId, admission: Box<Admission>) {
+        if let Some(unit) = admission.claim.as_ref().and_then(|claim| claim.unit.as_ref()) {
             // It has no group yet, and no other task may take that of the unit meanwhile.
             self.state.taken.put(id, &unit.control_group);
         }
-        let entry = Entry {
-            pin: Some(std::mem::take(&mut admission.pin)),
-            replies: std::mem::take(&mut admission.replies),
-            in_place: admission.request.in_place,
-            reach: admission.kept.as_ref().map(LeavingDecision::reach).unwrap_or_default(),
-            admission: Some(admission),
-            ..Entry::default()
-        };
-        self.insert_entry(id, Box::new(entry));
+        let process = self.core.task(id).and_then(|task| task.who.process);
+        self.state.mains.extend(process.map(|process| (process, id)));
+        let entry = Entry { admission: Some(admission), ..Entry::default() };
+        self.state.entries.insert(id, Box::new(entry));
+    }
+
+    /// The way of `id` into its place.
+    pub(super) fn admission_of(&mut self, id: TaskId) -> Option<&mut Admission> {
+        self.state.entries.get_mut(&id)?.admission.as_deref_mut()
     }
 
     /// When a request of a process was made first: now, or as its ticket of an earlier daemon's says,
@@ -383,12 +413,11 @@ impl<W: World> Executor<'_, W> {
         let mut gone = Vec::new();
         for (ticket, asked) in &mut self.state.asked {
             let is_gone = match asked {
-                Requester::Client(admission) => {
+                Requester::Task(admission) => {
                     admission.replies.retain(|reply| !reply.is_closed());
-                    admission.replies.is_empty()
+                    admission.claim.is_some() && admission.replies.is_empty()
                 }
                 Requester::Promise(reply) => reply.is_closed(),
-                Requester::Finder(_) => false,
             };
             gone.extend(is_gone.then_some(*ticket));
         }

@@ -24,6 +24,7 @@
 use std::time::Duration;
 
 use super::Executor;
+use super::admission::Admission;
 use super::discovered::Place;
 use super::keeping::UnitReport;
 use super::world::{Move, World};
@@ -134,11 +135,12 @@ impl<W: World> Executor<'_, W> {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let Some(booked) = entry.group.take() else { return };
         let competed = entry.competes_in.take();
-        entry.booked = Some(booked);
         entry.written = None;
-        entry.in_place = group.is_some();
-        entry.found_in = group.map(Box::new);
-        entry.reach = reach;
+        let admission = entry.admission.get_or_insert_default();
+        admission.booked = Some(booked);
+        admission.in_place = group.is_some();
+        admission.found_in = group;
+        admission.reach = reach;
         self.leave_ratio_group(competed);
         self.push(Input::AttachBooked { task: id, origin, kin, followed });
     }
@@ -154,11 +156,9 @@ impl<W: World> Executor<'_, W> {
     /// followed its last process into a group where it cannot be in place is over.
     pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError) {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
-        entry.group = entry.booked.take();
-        entry.in_place = false;
-        entry.found_in = None;
-        let found_replies = std::mem::take(&mut entry.found_replies);
-        let replies = std::mem::take(&mut entry.replies);
+        let Admission { booked, found_replies, replies, .. } =
+            entry.admission.take().map(|admission| *admission).unwrap_or_default();
+        entry.group = booked;
         self.state.taken.forget(id);
         if self.core.task(id).is_some_and(|task| task.left_for.is_some()) {
             self.found_is_refused(found_replies, &error);

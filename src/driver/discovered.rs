@@ -64,8 +64,7 @@
 use serde_json::{Value, json};
 
 use super::Executor;
-use super::admission::{Requester, cgroup_error};
-use super::entry::Entry;
+use super::admission::{Admission, Requester, cgroup_error};
 use super::job::UnitJob;
 use super::keeping::UnitReport;
 use super::world::{Identity, Move, World};
@@ -141,7 +140,7 @@ impl<W: World> Executor<'_, W> {
                 process.pid
             )));
         }
-        if self.waiting().any(|waiting| waiting.process == process) {
+        if self.waiting(process).is_some() {
             return Err(refused(format!(
                 "process {} waits for a slot that was asked for it; it is not taken meanwhile",
                 process.pid
@@ -171,15 +170,15 @@ impl<W: World> Executor<'_, W> {
             // It does not wait.
             by_member: false,
         };
-        let entry = Entry {
+        let admission = Admission {
             pin: Some(pinned.pin),
             in_place: group.is_some(),
-            found_in: group.map(Box::new),
+            found_in: group,
             reach,
             found_replies: reply.take().into_iter().collect(),
-            ..Entry::default()
+            ..Admission::default()
         };
-        let ticket = self.ticket(Requester::Finder(Box::new(entry)));
+        let ticket = self.ticket(Requester::Task(Box::new(admission)));
         self.push(Input::Request { ticket, request, patience: None });
         Ok(None)
     }
@@ -263,7 +262,7 @@ impl<W: World> Executor<'_, W> {
             return Err(CommandError::new(ErrorKind::Unavailable, reason));
         }
         if task.is_attaching() {
-            entry.found_replies.extend(reply.take());
+            entry.admission.get_or_insert_default().found_replies.extend(reply.take());
         }
         let again = FoundAgain {
             by: found.finder.clone(),
@@ -293,7 +292,7 @@ impl<W: World> Executor<'_, W> {
             Err(error) => return Err(self.stays_booked(id, error)),
         };
         let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(Some(id)) };
-        entry.found_replies.extend(reply.take());
+        entry.admission.get_or_insert_default().found_replies.extend(reply.take());
         let known = self.core.task(id).and_then(|task| task.who.found.as_ref());
         let unsaid =
             known.is_some_and(|known| known.standing.is_none()) && found.standing.is_none();
@@ -304,14 +303,6 @@ impl<W: World> Executor<'_, W> {
         }
         self.attach_booked(id, place, false);
         Ok(None)
-    }
-
-    /// Answers the finder of a task that is in place.
-    pub(super) fn found_is_placed(&mut self, id: TaskId) {
-        let Some(entry) = self.state.entries.get_mut(&id) else { return };
-        for reply in std::mem::take(&mut entry.found_replies) {
-            self.answer(Some(reply), Ok(id));
-        }
     }
 
     /// Answers the finder of what could not be put in place.

@@ -162,10 +162,12 @@ impl<W: World> Executor<'_, W> {
         unstored: &BTreeMap<Record, String>,
     ) {
         if let Answer::Waiting = answer {
-            if let Some(Requester::Client(admission)) = self.state.asked.get_mut(&ticket) {
+            if let Some(Requester::Task(admission)) = self.state.asked.get_mut(&ticket)
+                && let Some(claim) = &mut admission.claim
+            {
                 admission.waited = true;
-                let (place, to) = (admission.place, admission.request.ticket_to.take());
-                let caller = admission.caller.clone();
+                let (place, to) = (claim.place, claim.request.ticket_to.take());
+                let caller = claim.caller.clone();
                 self.give_ticket(&caller, place, to);
             }
             return;
@@ -202,8 +204,10 @@ impl<W: World> Executor<'_, W> {
     /// Whoever asked under this ticket gets nothing.
     pub(super) fn refuse_asked(&mut self, ticket: Ticket, error: CommandError) {
         match self.state.asked.remove(&ticket) {
-            Some(Requester::Client(admission)) => self.answer_all(admission.replies, Err(error)),
-            Some(Requester::Finder(entry)) => self.found_is_refused(entry.found_replies, &error),
+            Some(Requester::Task(admission)) => {
+                self.found_is_refused(admission.found_replies, &error);
+                self.answer_all(admission.replies, Err(error));
+            }
             Some(Requester::Promise(reply)) => self.answer(Some(reply), Err(error)),
             None => {}
         }

@@ -9,7 +9,7 @@
 //! Limits. A way back that failed is tried again in the next cycle.
 
 use super::Executor;
-use super::admission::{Admission, Requester, cgroup_error};
+use super::admission::{Claim, Requester, cgroup_error};
 use super::debts::Debt;
 use super::job::GroupJob;
 use super::keeping::LeavingDecision;
@@ -60,9 +60,10 @@ impl<W: World> Executor<'_, W> {
     /// Where the process of a request that waits is, if it may be taken from there.
     fn origin_of_waiter(&self, id: TaskId, ticket: Ticket) -> Result<Origin, CommandError> {
         match self.state.asked.get(&ticket) {
-            Some(Requester::Client(admission)) => {
+            Some(Requester::Task(admission)) => {
                 self.still_fit(id, admission)?;
-                let position = self.state.world.position(admission.process);
+                let claim = admission.claim.as_ref().ok_or_else(client_left)?;
+                let position = self.state.world.position(claim.process);
                 position.map(|position| position.origin).map_err(cgroup_error)
             }
             _ => Err(client_left()),
@@ -82,12 +83,8 @@ impl<W: World> Executor<'_, W> {
     }
 
     /// Whether a process that waited in its group is there, and may be.
-    pub(super) fn still_parked(
-        &self,
-        task: &Task,
-        admission: &Admission,
-    ) -> Result<(), CommandError> {
-        let process = admission.process;
+    pub(super) fn still_parked(&self, task: &Task, claim: &Claim) -> Result<(), CommandError> {
+        let process = claim.process;
         let Some(record) = &task.group else { return Ok(()) };
         let group = self.state.world.presumed(record);
         let inside = match self.state.world.whereabouts(&group, process) {
@@ -96,8 +93,12 @@ impl<W: World> Executor<'_, W> {
             Err(error) => return Err(cgroup_error(error)),
         };
         if inside {
-            let (caller, request) = (&admission.caller, &admission.request);
-            return self.check_limits_of(caller, request, process, Some(&task.who.origin));
+            return self.check_limits_of(
+                &claim.caller,
+                &claim.request,
+                process,
+                Some(&task.who.origin),
+            );
         }
         Err(CommandError::new(
             ErrorKind::FailedPrecondition,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Executor;
-use super::admission::{Admission, Requester, cgroup_error};
+use super::admission::{Admission, Claim, Requester, cgroup_error};
 use super::entry::Entry;
 use super::job::{CalledOff, GroupJob, UnitJob};
 use super::message::AttachResult;
@@ -27,25 +27,13 @@ const MOST_JUDGED_ANEW: u8 = 5;
 impl<W: World> Executor<'_, W> {
     /// [`crate::core::step::Job::Prepare`].
     pub(super) fn prepare(&mut self, id: TaskId, ticket: Ticket) {
-        let fit = match self.state.asked.remove(&ticket) {
-            Some(Requester::Client(admission)) => {
-                let fit = match admission.waited {
-                    true => self.still_fit(id, &admission),
-                    false => Ok(()),
-                };
-                self.enter(id, admission);
-                fit
-            }
-            Some(Requester::Finder(entry)) => {
-                self.insert_entry(id, entry);
-                Ok(())
-            }
-            Some(Requester::Promise(_)) | None => {
-                // It left while its process was being moved.
-                let reason = client_left().message;
-                return self.push(Input::AttachFailed { task: id, reason });
-            }
+        let Some(Requester::Task(admission)) = self.state.asked.remove(&ticket) else {
+            // It left while its process was being moved.
+            let reason = client_left().message;
+            return self.push(Input::AttachFailed { task: id, reason });
         };
+        let fit = if admission.waited { self.still_fit(id, &admission) } else { Ok(()) };
+        self.enter(id, admission);
         let ready = fit.and_then(|()| self.prepare_attach(id));
         self.prepared(id, ready);
     }
@@ -56,13 +44,6 @@ impl<W: World> Executor<'_, W> {
             Ok(ready) => self.push(Input::Prepared { task: id, ready }),
             Err(error) => self.admission_failed(id, error),
         }
-    }
-
-    /// The loop holds a new task from now on.
-    pub(super) fn insert_entry(&mut self, id: TaskId, entry: Box<Entry>) {
-        let process = self.core.task(id).and_then(|task| task.who.process);
-        self.state.mains.extend(process.map(|process| (process, id)));
-        self.state.entries.insert(id, entry);
     }
 
     /// [`crate::core::step::Job::Attach`]: its record is written.
@@ -94,34 +75,35 @@ impl<W: World> Executor<'_, W> {
         if admission.replies.iter().all(Reply::is_closed) {
             return Err(client_left());
         }
-        self.still_may(id, admission)
+        admission.claim.as_ref().map_or(Ok(()), |claim| self.still_may(id, claim))
     }
 
-    fn still_may(&self, id: TaskId, admission: &Admission) -> Result<(), CommandError> {
-        let pinned = self.state.world.identify(admission.process.pid)?;
+    fn still_may(&self, id: TaskId, claim: &Claim) -> Result<(), CommandError> {
+        let Claim { caller, request, process, unit, kept, .. } = claim;
+        let pinned = self.state.world.identify(process.pid)?;
         let task = self.core.stored_task(id);
-        if pinned.process != admission.process
+        if pinned.process != *process
             || task.and_then(|task| task.uid) != Some(pinned.uids.effective)
         {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
-                format!("process {} is not the one that asked any more", admission.process.pid),
+                format!("process {} is not the one that asked any more", process.pid),
             ));
         }
-        self.check_owner(&admission.caller, pinned.process.pid, pinned.uids)?;
+        self.check_owner(caller, process.pid, pinned.uids)?;
         if let Some(task) = task.filter(|task| task.is_from_parking()) {
-            return self.still_parked(task, admission);
+            return self.still_parked(task, claim);
         }
-        if let Some(unit) = &admission.unit {
+        if let Some(unit) = unit {
             self.check_unit(unit, Some(id))?;
         }
-        if let Some(kept) = &admission.kept {
-            self.still_kept(&admission.caller, admission.process, kept)?;
+        if let Some(kept) = kept {
+            self.still_kept(caller, *process, kept)?;
             if kept.reach() == Reach::Weights {
                 return Ok(());
             }
         }
-        self.check_limits(&admission.caller, &admission.request, admission.process)
+        self.check_limits(caller, request, *process)
     }
 
     /// Finds out what the record of the task has to say for a release.
@@ -146,10 +128,10 @@ impl<W: World> Executor<'_, W> {
             // Its group is found once systemd has made its files.
             return Ok(ready);
         }
-        let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(ready) };
-        if entry.in_place {
-            let group = match entry.found_in.take() {
-                Some(group) => *group,
+        let Some(admission) = self.admission_of(id) else { return Ok(ready) };
+        if admission.in_place {
+            let group = match admission.found_in.take() {
+                Some(group) => group,
                 None => self.state.world.find_in_place(process, None).map_err(cgroup_error)?,
             };
             self.hold_in_place(id, group, &mut ready)?;
@@ -184,13 +166,15 @@ impl<W: World> Executor<'_, W> {
         found: Option<Arc<Group>>,
         tier: Option<Tier>,
     ) -> Option<GroupJob> {
+        let entry = self.state.entries.get(&task.id);
+        let reach = entry.and_then(|entry| Some(entry.admission.as_ref()?.reach));
         Some(GroupJob::Attach {
             task: task.id,
             name: task.labels.name.clone().or_else(|| task.labels.job.clone()),
             process: task.who.process?,
             kin: task.kin(),
             origin: task.who.origin.clone(),
-            reach: self.state.entries.get(&task.id).map_or(Reach::All, |entry| entry.reach),
+            reach: reach.unwrap_or_default(),
             owner: self.owner_only(task),
             found,
             tier,
@@ -250,8 +234,8 @@ impl<W: World> Executor<'_, W> {
             }
         };
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
-        entry.admission = None;
-        if entry.booked.take().is_some() {
+        let booked = entry.admission.as_mut().and_then(|admission| admission.booked.take());
+        if booked.is_some() {
             entry.unattached = None;
             entry.placed_at = self.now.boot;
         }
@@ -281,18 +265,14 @@ impl<W: World> Executor<'_, W> {
         if !matches!(error, CgroupError::MovedMeanwhile(_)) || self.state.debts.has_removal(id) {
             return None;
         }
-        let entry = self.state.entries.get_mut(&id)?;
-        if entry.judged_anew == MOST_JUDGED_ANEW {
+        let admission = self.admission_of(id)?;
+        if admission.judged_anew == MOST_JUDGED_ANEW || admission.claim.is_none() {
             return None;
         }
-        let admission = entry.admission.take()?;
-        entry.judged_anew += 1;
+        admission.judged_anew += 1;
         tracing::debug!(task = %id, %error, "the process of task {id} is judged anew: {error}");
-        let ready = self.still_may(id, &admission).and_then(|()| self.prepare_attach(id));
-        if let Some(entry) = self.state.entries.get_mut(&id) {
-            entry.admission = Some(admission);
-        }
-        Some(ready)
+        let claim = self.state.entries.get(&id)?.admission.as_ref()?.claim.as_ref()?;
+        Some(self.still_may(id, claim).and_then(|()| self.prepare_attach(id)))
     }
 
     /// [`crate::core::step::Job::Watch`].
@@ -301,12 +281,14 @@ impl<W: World> Executor<'_, W> {
         if let Some(level) = self.core.level(id) {
             self.tell_unit(id, level);
         }
-        let task = self.task_view(id, self.now.boot);
-        self.found_is_placed(id);
-        let entry = self.state.entries.get_mut(&id);
-        let replies = entry.map(|entry| std::mem::take(&mut entry.replies));
-        if let Some(task) = task {
-            self.answer_all(replies.unwrap_or_default(), Ok(task));
+        let admission = self.state.entries.get_mut(&id).and_then(|entry| entry.admission.take());
+        let Admission { replies, found_replies, .. } =
+            admission.map(|admission| *admission).unwrap_or_default();
+        for reply in found_replies {
+            self.answer(Some(reply), Ok(id));
+        }
+        if let Some(task) = self.task_view(id, self.now.boot) {
+            self.answer_all(replies, Ok(task));
         }
         // It may have ended while it was being moved.
         self.check_ended(&[id]);
@@ -334,7 +316,8 @@ impl<W: World> Executor<'_, W> {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let unwatched = process.filter(|main| !entry.watched.contains_key(&main.pid));
         if let (Some(process), false) = (unwatched, main_exited) {
-            match self.state.world.watch(id, process.pid, entry.pin.take()) {
+            let pin = entry.admission.as_mut().and_then(|admission| admission.pin.take());
+            match self.state.world.watch(id, process.pid, pin) {
                 Ok(Some(key)) => {
                     entry.watched.insert(process.pid, key);
                 }
@@ -412,20 +395,21 @@ impl<W: World> Executor<'_, W> {
     pub(super) fn admission_failed(&mut self, id: TaskId, error: CommandError) {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let reason = error.message.clone();
-        entry.failed = Some(error);
+        entry.admission.get_or_insert_default().failed = Some(error);
         self.push(Input::AttachFailed { task: id, reason });
     }
 
     /// [`crate::core::step::Job::Refuse`]: the promise it used is back by now.
     pub(super) fn refuse(&mut self, id: TaskId, process: Option<ProcessRef>) {
-        let failed = self.state.entries.get_mut(&id).and_then(|entry| entry.failed.take());
+        let failed = self.admission_of(id).and_then(|admission| admission.failed.take());
         let Some(error) = failed else { return };
         if self.core.task(id).is_some() {
             return self.booked_is_refused(id, error);
         }
         let Some(mut entry) = self.forget_entry(id, process) else { return };
-        self.found_is_refused(std::mem::take(&mut entry.found_replies), &error);
-        let replies = entry.replies;
+        let Admission { replies, found_replies, .. } =
+            entry.admission.take().map(|admission| *admission).unwrap_or_default();
+        self.found_is_refused(found_replies, &error);
         let over = self.core.stored_task(id).filter(|task| task.owes_unit());
         if let Some(unit) = over.and_then(|task| task.who.unit.clone()) {
             // Answered once nothing of it is left, in systemd either.

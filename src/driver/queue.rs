@@ -86,8 +86,10 @@ impl<W: World> Executor<'_, W> {
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let wait = self.expected_waits(before).get(before as usize).copied();
         let ticket = match self.state.asked.get(&ticket) {
-            Some(Requester::Client(admission)) => self.ticket_for(caller, admission.place),
-            Some(Requester::Finder(_) | Requester::Promise(_)) | None => None,
+            Some(Requester::Task(admission)) => {
+                admission.claim.as_ref().and_then(|claim| self.ticket_for(caller, claim.place))
+            }
+            Some(Requester::Promise(_)) | None => None,
         };
         let entry = self.waiter(&waiting, before, wait, self.core.held_up());
         Some(proto::Queued { ticket, ..entry })
@@ -119,8 +121,10 @@ impl<W: World> Executor<'_, W> {
     fn waits_for(&self, pid: Pid) -> Option<Ticket> {
         let mut asked = self.state.asked.iter();
         let of_process = asked.find(|(_, asked)| match asked {
-            Requester::Client(admission) => admission.process.pid == pid,
-            Requester::Finder(_) | Requester::Promise(_) => false,
+            Requester::Task(admission) => {
+                admission.claim.as_ref().is_some_and(|claim| claim.process.pid == pid)
+            }
+            Requester::Promise(_) => false,
         });
         of_process.map(|(ticket, _)| *ticket)
     }
