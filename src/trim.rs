@@ -3,7 +3,7 @@
 //! The allocator of glibc keeps what was freed below something that is still in use, in each of its
 //! arenas: after 2,000 tasks or 5,000 connections lrsd held 22 to 71 MiB that it did not use, for
 //! ever. malloc_trim(3) gives back every whole page of that. It locks one arena after the other, and
-//! with it an allocation of the loop's (docs/performance.md has how long), so it is called only where
+//! with it an allocation of the loop's (docs/experiments/memory.md has how long), so it is called only where
 //! there may be something to give back: memory grew since the last call, or much ended since then that
 //! holds memory ([`ended`]); the last call may have found its memory in use. The main thread calls it.
 //!

@@ -1,8 +1,8 @@
 //! The daemon's figures, measured on this node: `cargo bench --bench daemon -- [section...]`.
 //!
 //! Needs root and a writable cgroup tree. Each section starts a private daemon (release build)
-//! with real tasks and prints a table in Markdown; docs/performance.md explains the methods
-//! and holds the figures. `--quick` takes few readings, to see whether it all works.
+//! with real tasks and prints a table in Markdown; docs/experiments/README.md lists the
+//! pages with the methods and the figures. `--quick` takes few readings, to see whether it all works.
 //!
 //! A supervisor makes the directories for all files, starts the measuring process and sweeps up after
 //! it, however it ends.

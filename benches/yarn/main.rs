@@ -1,6 +1,6 @@
 //! LRS on a real YARN against static numbers of containers: `cargo bench --bench yarn`.
 //!
-//! Needs root, cgroups and the Hadoop that `tests/yarn/run --fetch` brings; docs/performance.md
+//! Needs root, cgroups and the Hadoop that `tests/yarn/run --fetch` brings; docs/experiments/yarn.md
 //! explains the method and holds the figures. Each run is a line in `runs.jsonl` before the next
 //! begins: a bench that ended early goes on with the same `--out`, and `--report DIR` prints the
 //! tables of what is there.

@@ -197,7 +197,7 @@ pub struct TreeSettings {
 /// The idle I/O class is no default, because it loses: mq-deadline serves it only while nothing
 /// of a higher class is queued or in flight (`dd_dispatch_request`, block/mq-deadline.c), so
 /// passive writers leave the disk idle, and an active task with a commit that waits for a passive
-/// request in the same journal transaction waits as long (docs/performance.md has the figures).
+/// request in the same journal transaction waits as long (docs/experiments/disk-tiers.md has the figures).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskTiers {
     /// Weights on disks where they act (BFQ, iocost); other disks are shared equally.

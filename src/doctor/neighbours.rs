@@ -3,7 +3,7 @@
 //! Passive tasks are idle only among LRS's own tasks. With `tiers.root_weight = "auto"` the root
 //! follows what active tasks want, and passive work alone is behind all other groups. With a number
 //! passive tasks have that weight against the rest of the node, whether or not an active task wants
-//! the CPU (docs/performance.md has what that takes from a service).
+//! the CPU (docs/experiments/services.md has what that takes from a service).
 //!
 //! The CPU time of the groups beside the root is read twice, a moment apart.
 //!

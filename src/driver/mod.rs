@@ -17,6 +17,34 @@
 //! A turn takes ends of processes first, then messages, then commands, then time; carries out
 //! what the core decided, weights before records; replaces the snapshot; and only then
 //! answers, so that a client that was answered reads its own change.
+//!
+//! | file | job |
+//! |---|---|
+//! | `turn` | one turn of the loop, and the last one |
+//! | `execute` | carries out a step of the core, in the order of its fields |
+//! | `publishing` | the snapshot, then the answers |
+//! | `world` | the seam: all that the loop does to the outside and asks of it |
+//! | `job`, `message` | what it begins and does not wait for; what comes back |
+//! | `requests` | commands of clients: rights, the core, the answer |
+//! | `admission`, `placing` | from a request to its slot; record, group, move, and the way back |
+//! | `postponed` | admissions that wait for something before the core is asked |
+//! | `parking` | waiters move into their groups before their turn |
+//! | `tickets`, `queue` | how a waiter keeps its place over a restart; the queue as clients see it |
+//! | `discovered` | tasks that a finder found running |
+//! | `booked` | tasks from observe mode, attached by a daemon that enforces |
+//! | `keeping` | what a process is in that must not be taken from others |
+//! | `units` | tasks with the cgroup of a systemd unit |
+//! | `taken` | the groups of others that are tasks, by path |
+//! | `entry` | what the loop has of a task beside the task itself |
+//! | `completion`, `ending` | when a task is over; how its main process ended |
+//! | `measure`, `pacing`, `ramp` | the cycle; how long one lasts; readings ahead of it |
+//! | `freezing`, `halts` | what the guard froze; what others froze or stopped |
+//! | `root_weight` | the weight of the root among its siblings |
+//! | `debts` | what could not be done when it was due, tried again each cycle |
+//! | `find`, `recover` | what the daemon before left; from that to a running loop |
+//! | `settings` | what core, weights and rights take from the configuration |
+//! | `view`, `log` | what clients read; the log line of each event |
+//! | `testing` | turns and lives on a pretended node |
 
 mod admission;
 mod booked;

@@ -19,7 +19,7 @@ use crate::driver::message::{Ahead, CycleReport, Message, Placed};
 use crate::driver::world::Kernel as _;
 use crate::units::{Pid, ProcessRef};
 
-/// What a reading costs lrsd with a few tasks (docs/performance.md).
+/// What a reading costs lrsd with a few tasks (docs/experiments/simulated-rules.md).
 const READING: Duration = Duration::from_millis(1);
 
 impl Pretend {

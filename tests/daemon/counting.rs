@@ -4,7 +4,7 @@
 //! shell used before it was a task is taken off. From the first task to the cycle after the last one all
 //! cycles are added up, each as `WatchStatus` sends it.
 //!
-//! The figures of docs/performance.md: `LRS_COUNT_SECONDS=60 cargo test --release --test daemon
+//! The figures of docs/experiments/counting.md: `LRS_COUNT_SECONDS=60 cargo test --release --test daemon
 //! counting -- --ignored --nocapture` as root. Without that it is a short run with a wide bound, for
 //! machines that do other things.
 

@@ -57,7 +57,7 @@ use super::rate::Interval;
 use crate::units::{BootTime, Share};
 
 /// Weight of a member, as a part of the active weight. Of 0.1, 0.25 and 1 the least, and it brings a
-/// writer with pauses to more than 0.9 of its speed alone; 0.03 to 0.8 (docs/performance.md).
+/// writer with pauses to more than 0.9 of its speed alone; 0.03 to 0.8 (docs/experiments/io-lane.md).
 pub const WEIGHT: f64 = 0.1;
 
 /// Weight of a member that is over its part, as a part of the active weight: of 0.02 and 0.03, with

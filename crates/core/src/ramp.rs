@@ -36,7 +36,7 @@ use crate::units::{BootTime, Bytes, Moment};
 /// Time between two readings at the least: twenty ticks of each CPU's counters (proc_stat(5)).
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Time that new tasks need to begin: an admission takes about 10 ms (docs/performance.md).
+/// Time that new tasks need to begin: an admission takes about 10 ms (docs/experiments/freed-slot.md).
 const START_DELAY: Duration = Duration::from_millis(100);
 
 /// One task in so many may be on its way to its group; on a node of many short ones some always are.
