@@ -14,7 +14,7 @@ use crate::placement::input::{ClusterInput, GroupInput, NetworkInput, NodeInput,
 use crate::placement::lsap::Lsap;
 use crate::placement::resources::Resources;
 use crate::placement::turn::Policy;
-use crate::placement::wco::Wco;
+use crate::placement::wco::{MeanOf, Wco};
 use serde::Deserialize;
 
 use crate::simulation::formula::Analysis;
@@ -108,6 +108,8 @@ pub struct Settings {
     pub threshold: Option<f64>,
     /// `wco`: jobs that are looked at.
     pub pool: Option<usize>,
+    /// `wco`: what M is the mean of, `pool`, `running-jobs` or `running-tasks`.
+    pub mean: Option<MeanOf>,
 }
 
 /// The nodes.
@@ -418,7 +420,7 @@ impl Scenario {
         let entry =
             Entry::find(&self.policy).map_err(|error| fault("policy", error.to_string()))?;
         let usual = entry.policy(cluster).map_err(|fault| vec![fault])?;
-        let Settings { waits, skips, offers, alpha, beta, threshold, pool } = self.set;
+        let Settings { waits, skips, offers, alpha, beta, threshold, pool, mean } = self.set;
         let policy: Box<dyn Policy> = match (entry.name, waits, skips) {
             ("delay", Some([node, rack]), _) => {
                 let [node, rack] = [node, rack].map(Duration::from_secs_f64);
@@ -432,10 +434,11 @@ impl Scenario {
                 let (alpha, beta) = (alpha.unwrap_or(1.0), beta.unwrap_or(200.0));
                 Box::new(Lsap::Fair { alpha, beta })
             }
-            ("wco", ..) if threshold.is_some() || pool.is_some() => {
+            ("wco", ..) => {
                 let usual = Wco::default();
                 let threshold = threshold.unwrap_or(usual.threshold);
-                Box::new(Wco { threshold, pool: pool.unwrap_or(usual.pool) })
+                let (pool, mean) = (pool.unwrap_or(usual.pool), mean.unwrap_or(usual.mean));
+                Box::new(Wco { threshold, pool, mean })
             }
             _ => usual,
         };

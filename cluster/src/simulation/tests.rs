@@ -7,9 +7,11 @@ use crate::placement::cluster::State;
 use lrs_core::model::Tier;
 
 use crate::simulation::figures::{Figures, NAMES};
+use crate::simulation::report::{csv, json, tables};
 use crate::simulation::run::{Refused, Run, run};
+use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::Scenario;
-use crate::simulation::suite::{Suite, Wrong, csv, json, play, tables, work};
+use crate::simulation::suite::{Suite, Wrong, play, seeded, work};
 
 fn no_clock() -> Duration {
     Duration::ZERO
@@ -120,7 +122,7 @@ fn the_same_seed_is_the_same_run() {
     for (name, scenario) in small().cases {
         let figures = |seed| {
             let scenario = Scenario { seed, ..scenario.clone() };
-            run(&scenario, no_clock, &|_| {}).unwrap().json()
+            Values::of(&run(&scenario, no_clock, &|_| {}).unwrap())
         };
         assert_eq!(figures(1), figures(1), "{name}");
         assert_ne!(figures(1), figures(2), "{name}");
@@ -130,14 +132,15 @@ fn the_same_seed_is_the_same_run() {
 #[test]
 fn every_figure_has_its_name_and_every_case_its_row() {
     let suite = small();
-    let outcome: Vec<_> =
-        suite.cases.iter().map(|(_, scenario)| play(scenario, no_clock, &|_| {})).collect();
-    let figures = outcome[0].as_ref().unwrap();
-    let without: Vec<&str> = NAMES
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(|name| figures.get(name, None).is_none())
-        .collect();
+    let runs = |scenario: &Scenario| {
+        let one = |number| play(&seeded(scenario, number), no_clock, &|_| {});
+        let values = (0..2).map(|number| one(number).map(|figures| Values::of(&figures)));
+        Ok(Runs(values.collect::<Result<_, Refused>>()?))
+    };
+    let outcome: Vec<_> = suite.cases.iter().map(|(_, scenario)| runs(scenario)).collect();
+    let first = outcome[0].as_ref().unwrap();
+    let names = NAMES.iter().map(|(name, _)| *name);
+    let without: Vec<&str> = names.filter(|name| first.get(name, None).is_none()).collect();
     assert!(without.is_empty(), "{without:?}");
     let rows = tables(&suite, &outcome);
     for (name, _) in &suite.cases {
@@ -148,10 +151,21 @@ fn every_figure_has_its_name_and_every_case_its_row() {
 }
 
 #[test]
+fn two_runs_of_a_case_have_no_round_in_common() {
+    let scenario = Scenario { seed: 7, rounds: 5, ..Scenario::default() };
+    let seeds = (0..4).flat_map(|number| {
+        let of = seeded(&scenario, number);
+        of.seed..of.seed + of.rounds
+    });
+    assert_eq!(seeds.collect::<Vec<_>>(), (7..27).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let wrong = |text: &str| Suite::parse(text).unwrap_err().to_string();
     assert!(wrong("title = 3").starts_with("the file: invalid type"), "{}", wrong("title = 3"));
     assert!(wrong("title = ''\nnods = 1").contains("unknown field `nods`"));
+    assert!(wrong("title = ''\nseeds = 0").contains("seeds: 0"));
     let case = "title = ''\n[[case]]\nname = 'x'\nreplicas = 'many'";
     assert!(wrong(case).starts_with("case \"x\": invalid type"), "{}", wrong(case));
     let published = "title = ''\n[[published]]\nwhat = 'w'\ncase = 'x'\nfigure = 'busy'\nvalue = 1";
