@@ -265,6 +265,15 @@ impl Figures {
     }
 }
 
+/// Figures of cases that run no cluster ([`crate::simulation::formula`]).
+const OF_FORMULAS: [&str; 5] =
+    ["skips_share", "wait_share", "expected_local", "sticky_local", "solve_ms"];
+
+/// Whether there is a figure of this name.
+pub fn is_known(figure: &str) -> bool {
+    NAMES.iter().any(|(name, _)| *name == figure) || OF_FORMULAS.contains(&figure)
+}
+
 /// Whether a figure is a part of a whole, 0 to 1.
 pub fn is_share(figure: &str) -> bool {
     figure.ends_with("_local")

@@ -229,6 +229,13 @@ pub struct Class {
     pub priority: i32,
 }
 
+impl Class {
+    /// Tasks of all of its jobs.
+    pub fn tasks(&self) -> u64 {
+        u64::from(self.jobs).saturating_mul(u64::from(self.maps) + u64::from(self.reduces))
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -314,6 +321,10 @@ impl Default for Once {
     }
 }
 
+/// Most jobs of a mix, and most tasks of all of them together: what waits is in memory.
+const MOST_JOBS: u64 = 1_000_000;
+const MOST_TASKS: u64 = 10_000_000;
+
 impl Scenario {
     /// Every number that makes no sense, with its key.
     pub fn check(&self) -> Vec<Fault> {
@@ -371,11 +382,21 @@ impl Scenario {
                 number("once.within_rack and once.between_racks", deviation, 0.0, long);
             }
         }
+        let jobs: u64 = self.job.iter().map(|class| u64::from(class.jobs)).sum();
+        let tasks = self.job.iter().map(Class::tasks).fold(0, u64::saturating_add);
+        for (what, count, most) in [("jobs", jobs, MOST_JOBS), ("tasks", tasks, MOST_TASKS)] {
+            if count > most {
+                fault(
+                    "job",
+                    format!("{count} {what} in all classes together; at most {most} are possible"),
+                );
+            }
+        }
         if self.once.is_none() && self.job.is_empty() {
             fault("job", "there is none; name at least one class of jobs".into());
         }
         for (index, class) in self.job.iter().enumerate() {
-            if class.maps + class.reduces == 0 || class.jobs == 0 {
+            if class.tasks() == 0 {
                 fault(&format!("job[{index}]"), "it has no jobs, or these have no tasks".into());
             }
             let named = class.group.as_ref();

@@ -27,18 +27,20 @@
 //! with intervals ([`crate::simulation::spread`]). `over` names a case that ours is divided by, seed by
 //! seed, for speed-ups. [`crate::simulation::published`] has when a published figure is met.
 
+use std::collections::BTreeSet;
+
 use crate::placement::catalogue::POLICIES;
 use serde::Deserialize;
 use toml::Table;
 
 use crate::simulation::Clock;
-use crate::simulation::figures::Figures;
+use crate::simulation::figures::{Figures, is_known};
 use crate::simulation::formula::solver_time;
 use crate::simulation::once::decide;
 use crate::simulation::published::Published;
 use crate::simulation::run::{Refused, run};
 use crate::simulation::runs::Runs;
-use crate::simulation::scenario::Scenario;
+use crate::simulation::scenario::{Class, Scenario};
 
 /// A suite of cases.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +77,17 @@ pub enum Wrong {
         what: String,
         /// The case.
         case: String,
+    },
+    /// Two cases of one name: a published figure would be of the first alone.
+    #[error("case {0:?}: is there twice")]
+    Twice(String),
+    /// A figure that is not there.
+    #[error("{at}: there is no figure {figure:?}")]
+    NoFigure {
+        /// The published figure, or the list.
+        at: String,
+        /// The figure.
+        figure: String,
     },
 }
 
@@ -150,7 +163,18 @@ impl Suite {
                 }
             }
         }
-        let known = |case: &String| cases.iter().any(|(name, _)| name == case);
+        let mut names = BTreeSet::new();
+        if let Some((twice, _)) = cases.iter().find(|(name, _)| !names.insert(name.as_str())) {
+            return Err(Wrong::Twice(twice.clone()));
+        }
+        let listed = head.figures.iter().map(|named| ("figures".to_owned(), of_class(named).0));
+        let published = head.published.iter();
+        let published =
+            published.map(|of| (format!("published figure {:?}", of.what), of.figure.as_str()));
+        if let Some((at, figure)) = listed.chain(published).find(|(_, figure)| !is_known(figure)) {
+            return Err(Wrong::NoFigure { at, figure: figure.to_owned() });
+        }
+        let known = |case: &String| names.contains(case.as_str());
         for published in &head.published {
             for case in [Some(&published.case), published.over.as_ref()].into_iter().flatten() {
                 if !known(case) {
@@ -210,15 +234,12 @@ pub fn play(scenario: &Scenario, clock: Clock, done: &dyn Fn(u64)) -> Result<Fig
 
 /// How much there is to be done in a case, in the units of `done`.
 pub fn work(scenario: &Scenario) -> u64 {
-    let tasks = scenario
-        .job
-        .iter()
-        .map(|class| u64::from(class.jobs) * (u64::from(class.maps) + u64::from(class.reduces)));
+    let tasks = scenario.job.iter().map(Class::tasks).fold(0, u64::saturating_add);
     let round = match (scenario.once, scenario.analysis, scenario.solver) {
-        (None, None, None) => tasks.sum::<u64>() * scenario.arrivals.repeat,
+        (None, None, None) => tasks.saturating_mul(scenario.arrivals.repeat),
         _ => 1,
     };
-    round * scenario.rounds
+    round.saturating_mul(scenario.rounds)
 }
 
 /// What came out of a suite: the runs of each case, or why there are none.
