@@ -219,10 +219,13 @@ impl Checker {
             within_rack: within_rack_bytes_per_sec,
             between_racks: between_racks_bytes_per_sec,
             pairs: BTreeMap::new(),
+            is_cut: pairs.iter().any(|pair| pair.bytes_per_sec.is_none()),
         };
         for (index, pair) in pairs.into_iter().enumerate() {
             let at = format!("{at}.pairs[{index}]");
-            self.bandwidth(format_args!("{at}.bytes_per_sec"), pair.bytes_per_sec);
+            if let Some(bytes_per_sec) = pair.bytes_per_sec {
+                self.bandwidth(format_args!("{at}.bytes_per_sec"), bytes_per_sec);
+            }
             let from = self.node(format_args!("{at}.from"), &pair.from);
             let to = self.node(format_args!("{at}.to"), &pair.to);
             let Some(ends) = from.zip(to) else { continue };

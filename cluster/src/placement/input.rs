@@ -82,8 +82,14 @@ pub struct PairInput {
     pub from: String,
     /// Name of the node that receives.
     pub to: String,
-    /// Bytes per second.
-    pub bytes_per_sec: f64,
+    /// Bytes per second; null: there is no connection.
+    #[serde(deserialize_with = "null_or_number")]
+    pub bytes_per_sec: Option<f64>,
+}
+
+/// Null has to be there: a field that was forgotten is an error.
+fn null_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Option::deserialize(deserializer)
 }
 
 /// A group of jobs: a user, queue or pool.

@@ -67,7 +67,7 @@ impl Wco {
         let unmeasured =
             |job: &&JobId| cluster[**job].rate.is_none() && cluster[**job].running() == 0;
         if let Some(job) = pool.iter().find(unmeasured) {
-            return sample(cluster, *job).map(|task| (task, Reason::Sample));
+            return sample(cluster, *job, node).map(|task| (task, Reason::Sample));
         }
         let on_node = cluster[node].running();
         let running: Running = on_node.map(|task| cluster[cluster[task].job].rate).collect();
@@ -142,13 +142,14 @@ impl Policy for Wco {
     }
 }
 
-/// The first task of a job to arrive.
-fn sample(cluster: &Cluster, job: JobId) -> Option<TaskId> {
-    [Kind::Map, Kind::Reduce].into_iter().find_map(|kind| cluster[job].waiting(kind).iter().next())
+/// The first task of a job to arrive, of those that the node can run.
+fn sample(cluster: &Cluster, job: JobId, node: NodeId) -> Option<TaskId> {
+    [Kind::Map, Kind::Reduce].into_iter().find_map(|kind| {
+        cluster[job].waiting(kind).iter().find(|task| cluster.may_run(*task, node))
+    })
 }
 
 fn nearest(cluster: &Cluster, job: JobId, node: NodeId) -> Option<TaskId> {
-    [Kind::Map, Kind::Reduce].into_iter().find_map(|kind| {
-        cluster[job].waiting(kind).first(node, cluster[node].rack, Locality::Remote)
-    })
+    let kinds = [Kind::Map, Kind::Reduce].into_iter();
+    kinds.map(|kind| cluster.first(job, kind, node, Locality::Remote)).find_map(|found| found)
 }

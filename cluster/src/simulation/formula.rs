@@ -77,7 +77,7 @@ pub fn solver_time(rows: usize, scenario: &Scenario, clock: Clock, done: &dyn Fn
         }
         let cost = |row: usize, slot: usize| {
             let far = homes[row].iter().all(|home| *home != slot);
-            if far { f64::from(costs[row]) + f64::from(costs[slot]) } else { 0.0 }
+            Some(if far { f64::from(costs[row]) + f64::from(costs[slot]) } else { 0.0 })
         };
         let before = clock();
         let solved = solve(rows, rows, cost);

@@ -336,7 +336,9 @@ impl Scenario {
             }
         };
         let long = 1e9;
-        // A task that needs more would start and be killed for ever, where memory is simulated.
+        // What takes more than a node has would never start; or be killed for ever, where memory is
+        // simulated.
+        let room = self.nodes.capacity;
         let memory = match self.nodes.kind {
             Kind::Static => f64::MAX,
             Kind::Shared | Kind::Lrs => hardware(&self.nodes).memory as f64,
@@ -358,7 +360,11 @@ impl Scenario {
                 number(&at("seconds"), work.seconds, 0.0, long);
                 number(&at("spread"), work.spread, 0.0, 10.0);
                 number(&at("computing"), work.computing, 0.0, 1.0);
-                number(&at("demand.memory_bytes"), work.demand.memory_bytes, 0.0, memory);
+                let most = room.map(|room| room.fields()).unwrap_or([("", f64::MAX); 3]);
+                for ((field, amount), (_, most)) in work.demand.fields().into_iter().zip(most) {
+                    let most = if field == "memory_bytes" { most.min(memory) } else { most };
+                    number(&at(&format!("demand.{field}")), amount, 0.0, most);
+                }
             }
         }
         for wait in self.set.waits.into_iter().flatten() {
