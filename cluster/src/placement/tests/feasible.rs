@@ -1,5 +1,5 @@
 //! What cannot run where: no policy starts it, and the plan says why; what is too large or too small for
-//! a solver is said too.
+//! a solver is named too.
 
 use super::*;
 use crate::placement::input::{NetworkInput, PairInput};
