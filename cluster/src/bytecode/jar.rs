@@ -25,7 +25,7 @@ pub struct Limits {
     pub entries: u64,
     /// Bytes of one class file. The largest that javac makes are below 2 MB.
     pub class_bytes: u64,
-    /// Bytes of all class files.
+    /// Bytes of all class files, which are in memory all at once.
     pub total_bytes: u64,
 }
 
@@ -61,8 +61,8 @@ pub enum Fault {
 /// What a jar has.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// Class files, unparsed, in the order of the jar.
-    pub classes: Vec<Vec<u8>>,
+    /// Class files, each with the name of its entry, unparsed, in the order of the jar.
+    pub classes: Vec<(String, Vec<u8>)>,
     /// Class files that could not be unpacked, each with the reason.
     pub skipped: Vec<String>,
 }
@@ -72,6 +72,10 @@ pub struct Contents {
 /// # Errors
 /// See [`Fault`].
 pub fn read(path: &Path, limits: &Limits) -> Result<Contents, Fault> {
+    // Before it is opened: to open a pipe waits for whoever writes into it.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(Fault::NotAFile);
+    }
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(Fault::NotAFile);
@@ -116,7 +120,7 @@ fn contents<R: ReaderAt>(archive: &ZipArchive<R>, limits: &Limits) -> Result<Con
         match unpack(archive, entry.wayfinder(), entry.compression_method(), room) {
             Ok(bytes) if bytes.len() as u64 <= room => {
                 total += bytes.len() as u64;
-                contents.classes.push(bytes);
+                contents.classes.push((String::from_utf8_lossy(name).into_owned(), bytes));
             }
             Ok(_) if room < limits.class_bytes => return Err(Fault::TooLarge(limits.total_bytes)),
             Ok(_) => contents.skip(name, &format!("more than {} bytes", limits.class_bytes)),

@@ -162,12 +162,10 @@ impl Program {
             skipped,
             looked_at: Cell::new(0),
         };
-        for (place, bytes) in files.into_iter().enumerate() {
+        for (entry, bytes) in files {
             match header(bytes) {
                 Ok(class) => program.add(class),
-                Err(reason) => {
-                    program.skipped.push(format!("class file {}: {reason}", place + 1));
-                }
+                Err(reason) => program.skipped.push(format!("{entry}: {reason}")),
             }
         }
         program

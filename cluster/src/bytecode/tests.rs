@@ -123,6 +123,8 @@ fn mapper(name: &str, code: &[u8]) -> Vec<u8> {
 }
 
 fn program(classes: Vec<Vec<u8>>) -> Program {
+    let named = |(place, bytes)| (format!("c{place}.class"), bytes);
+    let classes = classes.into_iter().enumerate().map(named).collect();
     Program::new(Contents { classes, skipped: Vec::new() })
 }
 
@@ -316,7 +318,16 @@ fn a_jar_gives_its_classes_and_nothing_else() {
     let files: [(&str, &[u8]); 3] =
         [("a/Map.class", &class), ("a.txt", b"a"), ("META-INF/versions/9/a/Map.class", &class)];
     let contents = read_bytes(&jar(&files), &LIMITS).unwrap();
-    assert_eq!((contents.classes, contents.skipped.len()), (vec![class], 0));
+    let named = vec![("a/Map.class".to_owned(), class)];
+    assert_eq!((contents.classes, contents.skipped.len()), (named, 0));
+}
+
+#[test]
+fn a_class_file_that_cannot_be_read_is_named_by_its_entry() {
+    let files: [(&str, &[u8]); 2] =
+        [("a/Map.class", &mapper("a/Map", &straight(3))), ("b/X.class", b"x")];
+    let program = Program::new(read_bytes(&jar(&files), &LIMITS).unwrap());
+    assert!(program.skipped[0].starts_with("b/X.class: "), "{:?}", program.skipped);
 }
 
 #[test]

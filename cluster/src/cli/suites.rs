@@ -1,7 +1,7 @@
 //! `lrs-place simulate` and `tables`: run the cases of suites on all CPUs, write tables and files.
 //!
-//! The cases of a suite share nothing, so as many run at once as there are CPUs (`--threads`), and the
-//! tables are in the order of the suites whatever ends first. With more than one thread the times of
+//! The cases of a suite and their seeds share nothing, so as many runs are made at once as there are CPUs
+//! (`--threads`), and the tables are in the order of the suites whatever ends first. With more than one thread the times of
 //! deciding are those of a machine that does other things too.
 #![allow(
     clippy::disallowed_methods,
@@ -19,9 +19,12 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use lrs_place::simulation::bars::bars;
-use lrs_place::simulation::figures::{Figures, NAMES};
+use lrs_place::simulation::figures::NAMES;
 use lrs_place::simulation::queue::{self, QueueArguments};
-use lrs_place::simulation::suite::{self, Outcome, Suite, csv, json, of_class, play, work};
+use lrs_place::simulation::report::{self, csv, json};
+use lrs_place::simulation::run::Refused;
+use lrs_place::simulation::runs::{Runs, Values};
+use lrs_place::simulation::suite::{Outcome, Suite, of_class, play, seeded, work};
 use lrs_term::{Exit, Failure, Output};
 
 /// The suites of `tables` by name.
@@ -58,7 +61,16 @@ struct Options {
     /// Only the cases with this in their name
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
-    /// Cases at once; by default as many as there are CPUs
+    /// Seed of the first run of each case; by default as the suite says, else 1
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Runs of each case, each with a seed of its own; by default as the suite says, else 20
+    ///
+    /// Figures are medians, with the interval in which the median is (95 %, by order statistics). Fewer
+    /// than 6 give no interval and no verdict.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: Option<u64>,
+    /// Runs at once; by default as many as there are CPUs
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write all figures here as JSON
@@ -67,7 +79,7 @@ struct Options {
     /// Write the figures of the cases here as CSV
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     csv: Option<PathBuf>,
-    /// Draw the figure of --figure here as SVG, a bar for each case
+    /// Draw the figure of --figure here as SVG, a bar with its interval for each case
     #[arg(long, value_name = "FILE", requires = "figure", value_hint = clap::ValueHint::FilePath)]
     svg: Option<PathBuf>,
     /// A figure by its name in the JSON, such as job_mean; of a class of jobs as job_mean:small
@@ -111,15 +123,19 @@ fn run(mut suites: Vec<Suite>, options: &Options, out: &mut Output) -> Result<()
         if let Some(part) = &options.case {
             suite.keep(part);
         }
+        suite.seeds = options.seeds.unwrap_or(suite.seeds);
+        if let Some(seed) = options.seed {
+            suite.cases.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
+        }
         let suite = &*suite;
         let outcome = outcome(suite, options.threads);
-        out.line(suite::tables(suite, &outcome))?;
+        out.line(report::tables(suite, &outcome))?;
         out.flush()?;
         good &= outcome.iter().all(Result::is_ok);
         whole.push(json(suite, &outcome));
         rows += &csv(suite, &outcome);
         if let Some((figure, class)) = options.figure.as_deref().map(of_class) {
-            let of = |figures: &Figures| figures.get(figure, class);
+            let of = |runs: &Runs| runs.get(figure, class);
             let cases = suite.cases.iter().zip(&outcome);
             drawn.extend(
                 cases.map(|((name, _), found)| (name.as_str(), found.as_ref().ok().and_then(of))),
@@ -154,10 +170,15 @@ fn figure(text: &str) -> Result<String, String> {
     Err(format!("no such figure; there are {}", names().collect::<Vec<_>>().join(", ")))
 }
 
+/// Runs every case with every seed; a case that is refused with one of them has no figures.
 fn outcome(suite: &Suite, threads: Option<usize>) -> Outcome {
+    let all: Vec<(usize, u64)> = (0..suite.cases.len())
+        .flat_map(|case| (0..suite.seeds).map(move |number| (case, number)))
+        .collect();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.unwrap_or(cpus).clamp(1, suite.cases.len().max(1));
-    let bar = ProgressBar::new(suite.cases.iter().map(|(_, scenario)| work(scenario)).sum());
+    let threads = threads.unwrap_or(cpus).clamp(1, all.len().max(1));
+    let whole: u64 = suite.cases.iter().map(|(_, scenario)| work(scenario)).sum();
+    let bar = ProgressBar::new(whole.saturating_mul(suite.seeds));
     bar.set_style(style());
     bar.enable_steady_tick(Duration::from_millis(500));
     let next = AtomicUsize::new(0);
@@ -165,20 +186,11 @@ fn outcome(suite: &Suite, threads: Option<usize>) -> Outcome {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((index, (name, scenario))) = {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    suite.cases.get(index).map(|case| (index, case))
-                } {
-                    bar.set_message(name.clone());
-                    let shown = AtomicUsize::new(0);
-                    let done = |now: u64| {
-                        let before = shown.swap(now as usize, Ordering::Relaxed) as u64;
-                        bar.inc(now.saturating_sub(before));
-                    };
-                    let figures = play(scenario, since_start, &done);
+                while let Some((case, number)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let run = one(suite, *case, *number, &bar);
                     // A thread that panicked while it held the lock has written the reason.
                     if let Ok(mut found) = found.lock() {
-                        found.push((index, figures));
+                        found.push(((*case, *number), run));
                     }
                 }
             });
@@ -186,8 +198,27 @@ fn outcome(suite: &Suite, threads: Option<usize>) -> Outcome {
     });
     bar.finish_and_clear();
     let mut found = found.into_inner().unwrap_or_default();
-    found.sort_by_key(|(index, _)| *index);
-    found.into_iter().map(|(_, figures)| figures).collect()
+    found.sort_by_key(|(at, _)| *at);
+    let mut outcome: Outcome = suite.cases.iter().map(|_| Ok(Runs::default())).collect();
+    for ((case, _), run) in found {
+        match (&mut outcome[case], run) {
+            (Ok(runs), Ok(values)) => runs.0.push(values),
+            (of @ Ok(_), Err(refused)) => *of = Err(refused),
+            (Err(_), _) => {}
+        }
+    }
+    outcome
+}
+
+fn one(suite: &Suite, case: usize, number: u64, bar: &ProgressBar) -> Result<Values, Refused> {
+    let (name, scenario) = &suite.cases[case];
+    bar.set_message(name.clone());
+    let shown = AtomicUsize::new(0);
+    let done = |now: u64| {
+        let before = shown.swap(now as usize, Ordering::Relaxed) as u64;
+        bar.inc(now.saturating_sub(before));
+    };
+    play(&seeded(scenario, number), since_start, &done).map(|figures| Values::of(&figures))
 }
 
 fn style() -> ProgressStyle {

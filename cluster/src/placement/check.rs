@@ -3,6 +3,7 @@
 //! Each fault names its place in the file, what was found and what belongs there. Nothing is
 //! corrected: a plan for another cluster than the caller's is worse than none.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
@@ -151,7 +152,8 @@ impl Checker {
             let parent = group.parent.and_then(|parent| self.known_group(at, &parent));
             self.parents.extend(parent);
             let GroupInput { name, weight, min_slots, order, .. } = group;
-            self.cluster.groups.push(Group { name, parent, weight, min_slots, order });
+            let raised_from = None;
+            self.cluster.groups.push(Group { name, parent, weight, min_slots, raised_from, order });
         }
         for group in self.cluster.groups() {
             let above = std::iter::successors(Some(group), |group| self.cluster[*group].parent);
@@ -159,6 +161,25 @@ impl Checker {
                 let what = format!("below itself, or deeper than {DEEPEST} levels");
                 self.fault(format_args!("groups[{}].parent", group.0), what);
             }
+        }
+        self.raise_minimums();
+    }
+
+    /// A group has at least as many slots as the groups below it have together, or theirs could not be
+    /// kept.
+    fn raise_minimums(&mut self) {
+        let depth = |group: &GroupId| {
+            let above = std::iter::successors(Some(*group), |group| self.cluster[*group].parent);
+            above.take(DEEPEST + 1).count()
+        };
+        let mut groups: Vec<GroupId> = self.cluster.groups().collect();
+        groups.sort_by_cached_key(|group| Reverse(depth(group)));
+        for parent in groups {
+            let below = self.cluster.groups.iter().filter(|group| group.parent == Some(parent));
+            let sum = below.map(|group| group.min_slots).fold(0, u32::saturating_add);
+            let group = &mut self.cluster.groups[parent.0];
+            group.raised_from = (sum > group.min_slots).then_some(group.min_slots);
+            group.min_slots = group.min_slots.max(sum);
         }
     }
 
@@ -198,10 +219,13 @@ impl Checker {
             within_rack: within_rack_bytes_per_sec,
             between_racks: between_racks_bytes_per_sec,
             pairs: BTreeMap::new(),
+            is_cut: pairs.iter().any(|pair| pair.bytes_per_sec.is_none()),
         };
         for (index, pair) in pairs.into_iter().enumerate() {
             let at = format!("{at}.pairs[{index}]");
-            self.bandwidth(format_args!("{at}.bytes_per_sec"), pair.bytes_per_sec);
+            if let Some(bytes_per_sec) = pair.bytes_per_sec {
+                self.bandwidth(format_args!("{at}.bytes_per_sec"), bytes_per_sec);
+            }
             let from = self.node(format_args!("{at}.from"), &pair.from);
             let to = self.node(format_args!("{at}.to"), &pair.to);
             let Some(ends) = from.zip(to) else { continue };
@@ -223,7 +247,10 @@ impl Checker {
 
     fn seconds(&mut self, at: impl fmt::Display, seconds: f64) -> Duration {
         Duration::try_from_secs_f64(seconds).unwrap_or_else(|_| {
-            self.fault(at, format_args!("{seconds}; a time is a number of seconds from 0 on"));
+            self.fault(
+                at,
+                format_args!("{seconds:e}; a time is a number of seconds from 0 to 1.8e19"),
+            );
             Duration::ZERO
         })
     }

@@ -197,7 +197,10 @@ impl fmt::Display for Locality {
 pub(crate) struct Network {
     pub(crate) within_rack: f64,
     pub(crate) between_racks: f64,
-    pub(crate) pairs: BTreeMap<(NodeId, NodeId), f64>,
+    /// None: the pair has no connection.
+    pub(crate) pairs: BTreeMap<(NodeId, NodeId), Option<f64>>,
+    /// Whether a pair has none.
+    pub(crate) is_cut: bool,
 }
 
 /// A checked cluster.
@@ -211,10 +214,12 @@ pub struct Cluster {
     pub(crate) network: Option<Network>,
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
     pub(crate) queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
+    /// Tasks that wait and that no node can run; no policy sees them.
+    pub(crate) unfit: BTreeSet<TaskId>,
     /// Slots of all nodes, and what of them is free: sums that policies ask for at every heartbeat.
     slots: u64,
     free: u64,
-    /// Tasks that wait or run, by kind.
+    /// Tasks that wait for a node that can run them, or run, by kind.
     maps: usize,
     reduces: usize,
     /// Numbers to be used again.
@@ -337,8 +342,33 @@ impl Cluster {
         }
     }
 
+    /// The first waiting task of a kind of a job that may run on `node`, its input no further than
+    /// `limit`; the nearest wins.
+    pub fn first(&self, job: JobId, kind: Kind, node: NodeId, limit: Locality) -> Option<TaskId> {
+        let may = |task| self.may_run(task, node);
+        self[job].waiting(kind).first(node, self[node].rack, limit, may)
+    }
+
+    /// Whether a node has, with nothing else on it, what a task takes, and the input gets there. This is
+    /// in front of every policy: [`Cluster::start`] refuses anything else.
+    pub fn may_run(&self, task: TaskId, node: NodeId) -> bool {
+        let fits = self[node].capacity.is_none_or(|room| self[task].demand.fits(&room));
+        fits && self.is_reachable(task, node)
+    }
+
+    fn is_reachable(&self, task: TaskId, node: NodeId) -> bool {
+        let cut = self.network.as_ref().is_some_and(|network| network.is_cut);
+        !cut || self.transfer_seconds(task, node).is_some()
+    }
+
+    /// The tasks that wait and that no node can run.
+    pub fn unfit(&self) -> impl Iterator<Item = TaskId> {
+        self.unfit.iter().copied()
+    }
+
     /// Seconds in which the input of `task` gets to `node`, from the replica that is nearest in
-    /// bandwidth (Guo, Fox, Zhou 2012, section 3); `None` without a network in the input.
+    /// bandwidth (Guo, Fox, Zhou 2012, section 3); `None` without a network in the input, and where no
+    /// replica is connected with the node.
     pub fn transfer_seconds(&self, task: TaskId, node: NodeId) -> Option<f64> {
         if self.locality(task, node) == Locality::Node {
             return Some(0.0);
@@ -353,10 +383,10 @@ impl Cluster {
                 } else {
                     network.between_racks
                 };
-                network.pairs.get(&(*replica, node)).copied().unwrap_or(usual)
+                network.pairs.get(&(*replica, node)).map_or(usual, |pair| pair.unwrap_or(0.0))
             })
             .fold(0.0, f64::max);
-        Some(self[task].bytes as f64 / best)
+        (best > 0.0).then(|| self[task].bytes as f64 / best)
     }
 
     /// The job that is last in the queue's order of those with an active task on `node` (thesis 3.3.3).
@@ -370,11 +400,12 @@ impl Cluster {
         self.network.is_some()
     }
 
-    /// Puts a waiting task on a free slot; `false`, and nothing done, when the task does not wait
-    /// or the slot is not free. A node makes a passive task of higher priority than its lowest
+    /// Puts a waiting task on a free slot; `false`, and nothing done, when the task does not wait, the
+    /// slot is not free or the node can not run it. A node makes a passive task of higher priority than its lowest
     /// active one active in that one's place (thesis 3.3.2), and so does this.
     pub fn start(&mut self, task: TaskId, node: NodeId, tier: Tier, now: Duration) -> bool {
-        if self[task].state != State::Waiting || self[node].free(tier) == 0 {
+        let is_free = self[task].state == State::Waiting && self[node].free(tier) > 0;
+        if !is_free || !self.may_run(task, node) {
             return false;
         }
         self.unlist(task);
@@ -424,8 +455,13 @@ impl Cluster {
         self.tasks[task.0].state = State::Running(node, now);
     }
 
-    /// Lists a task as waiting.
+    /// Lists a task as waiting, for the policies if a node can run it.
     pub(crate) fn list(&mut self, task: TaskId) {
+        if !self.nodes().any(|node| self.may_run(task, node)) {
+            self.unfit.insert(task);
+            *self.count(self[task].kind) -= 1;
+            return;
+        }
         let racks = self.racks(task);
         let of = &self.tasks[task.0];
         let (job, kind) = (of.job, of.kind);

@@ -134,7 +134,7 @@ impl Delay {
             let limit = if starved { Locality::Remote } else { self.limit(passed) };
             let task = [Kind::Map, Kind::Reduce]
                 .into_iter()
-                .find_map(|kind| cluster[job].waiting(kind).first(node, cluster[node].rack, limit));
+                .find_map(|kind| cluster.first(job, kind, node, limit));
             let Some(task) = task else {
                 let passed = self.passed(turn, job);
                 passed.before.offers = passed.before.offers.saturating_add(1);

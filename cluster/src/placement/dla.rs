@@ -31,6 +31,9 @@ pub struct Dla;
 impl Policy for Dla {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
         let mut left = admit(turn.cluster(), nodes);
+        if left.len() == MOST {
+            turn.warn(format!("{MOST} tasks were admitted; more are beyond the solver, and wait"));
+        }
         loop {
             let before = left.len();
             left = match_once(left, nodes, turn);
@@ -88,7 +91,7 @@ fn admit(cluster: &Cluster, nodes: &[NodeId]) -> Vec<TaskId> {
 /// Starts at most one task on each node that holds its input; what is left.
 fn match_once(tasks: Vec<TaskId>, nodes: &[NodeId], turn: &mut Turn<'_>) -> Vec<TaskId> {
     let cluster = turn.cluster();
-    let free: Vec<(NodeId, f64)> = with_room(cluster, nodes).take(MOST).collect();
+    let free: Vec<(NodeId, f64)> = with_room(cluster, nodes).collect();
     let at_home = |task: TaskId, node: NodeId| {
         cluster[task].replicas.contains(&node) && cluster[task].demand.fits(&cluster.idle(node))
     };
@@ -100,7 +103,7 @@ fn match_once(tasks: Vec<TaskId>, nodes: &[NodeId], turn: &mut Turn<'_>) -> Vec<
         .collect();
     // The largest sum of weights is the least sum of what they lack of 1.
     let cost = |row: usize, column: usize| {
-        if edges[row][column] { 1.0 - free[column].1 } else { 1.0 }
+        Some(if edges[row][column] { 1.0 - free[column].1 } else { 1.0 })
     };
     // Weights are shares, and there are no more than the solver takes.
     let Ok(found) = solve(rows.len(), free.len(), cost) else { return [rows, left].concat() };

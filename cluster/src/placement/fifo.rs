@@ -40,8 +40,7 @@ pub(crate) fn first_within(
     kind: Kind,
     limit: Locality,
 ) -> Option<TaskId> {
-    let rack = cluster[node].rack;
-    cluster.queue().find_map(|job| cluster[job].waiting(kind).first(node, rack, limit))
+    cluster.queue().find_map(|job| cluster.first(job, kind, node, limit))
 }
 
 /// Starts the first reduce of the queue, if one waits and a slot is free.

@@ -2,8 +2,9 @@
 //!
 //! Groups form a forest; jobs are in its leaves. Siblings share what their parent has: each its
 //! minimum first, then by weight (Zaharia et al., "Delay scheduling", EuroSys 2010, section 2 and
-//! Hadoop's Fair Scheduler). A group without tasks takes nothing from the others. Minimums that add up
-//! to more slots than there are, are scaled down, and [`warnings`] says so.
+//! Hadoop's Fair Scheduler). A group without tasks takes nothing from the others. A parent has at least
+//! the minimums of its children together. Minimums that add up to more slots than there are, are scaled
+//! down, all by one factor. [`warnings`] says where a minimum is not that of the input.
 
 use std::cmp::Ordering;
 
@@ -20,8 +21,10 @@ pub struct Group {
     pub parent: Option<GroupId>,
     /// Its weight against its siblings, above 0.
     pub weight: f64,
-    /// Slots that it has before weights count.
+    /// Slots that it has before weights count; at least as many as the groups below it have together.
     pub min_slots: u32,
+    /// What the input says instead, where that is less than those below it have together.
+    pub raised_from: Option<u32>,
     /// Which of its jobs is next.
     pub order: Order,
 }
@@ -30,7 +33,14 @@ impl Group {
     /// That of the jobs in no group.
     pub(crate) fn without_name() -> Group {
         let order = Order::Fair;
-        Group { name: String::new(), parent: None, weight: 1.0, min_slots: 0, order }
+        Group {
+            name: String::new(),
+            parent: None,
+            weight: 1.0,
+            min_slots: 0,
+            raised_from: None,
+            order,
+        }
     }
 }
 
@@ -52,7 +62,8 @@ pub struct Share {
     pub running: usize,
     /// Tasks that wait.
     pub waiting: usize,
-    /// Its minimum in slots, scaled down where all of them are too many.
+    /// Its minimum in slots, scaled down where all of them are too many, as far as it has tasks for
+    /// it; at least what the groups below it want of theirs.
     pub minimum: f64,
     /// Of all that runs, 0 to 1; 0 when nothing runs.
     pub of_running: f64,
@@ -73,11 +84,6 @@ impl Share {
         // A share that is a whole number must not lose a slot to the rounding of the division.
         let due = (slots as f64 * self.of_weights + 1e-9).floor() as usize;
         due.saturating_sub(self.running)
-    }
-
-    /// The minimum, as far as there are tasks for it.
-    fn minimum_wanted(&self) -> f64 {
-        self.minimum.min(self.demand() as f64)
     }
 }
 
@@ -119,7 +125,10 @@ impl Groups {
         for share in &mut groups.shares {
             share.of_running = share.running as f64 / running.max(1) as f64;
         }
-        groups.divide(cluster, &groups.roots.clone(), 1.0);
+        let roots = groups.roots.clone();
+        let minimums: f64 = roots.iter().map(|root| f64::from(cluster[*root].min_slots)).sum();
+        let scale = (cluster.slots() as f64 / minimums).min(1.0);
+        groups.divide(cluster, &roots, 1.0, scale);
         groups
     }
 
@@ -131,7 +140,7 @@ impl Groups {
     /// Whether a group, or one that it is part of, has less than its minimum although it has tasks.
     pub fn is_below_minimum(&self, cluster: &Cluster, group: GroupId) -> bool {
         let above = std::iter::successors(Some(group), |group| cluster[*group].parent);
-        above.map(|group| self.share(group)).any(|of| (of.running as f64) < of.minimum_wanted())
+        above.map(|group| self.share(group)).any(|of| (of.running as f64) < of.minimum)
     }
 
     /// The groups that have jobs and no groups below.
@@ -141,19 +150,21 @@ impl Groups {
         self.children.iter().enumerate().filter_map(leaf)
     }
 
-    fn divide(&mut self, cluster: &Cluster, siblings: &[GroupId], part: f64) {
-        let minimums: f64 = siblings.iter().map(|group| f64::from(cluster[*group].min_slots)).sum();
-        let scale = (cluster.slots() as f64 / minimums).min(1.0);
+    fn divide(&mut self, cluster: &Cluster, siblings: &[GroupId], part: f64, scale: f64) {
         let weights: f64 = siblings.iter().map(|group| self.weight(cluster, *group)).sum();
         for group in siblings {
-            let minimum = f64::from(cluster[*group].min_slots);
-            let share = &mut self.shares[group.0];
-            share.minimum = if minimum > 0.0 { minimum * scale } else { 0.0 };
             if weights > 0.0 {
                 self.shares[group.0].of_weights = part * self.weight(cluster, *group) / weights;
             }
             let of_weights = self.shares[group.0].of_weights;
-            self.divide(cluster, &self.children[group.0].clone(), of_weights);
+            let below = self.children[group.0].clone();
+            self.divide(cluster, &below, of_weights, scale);
+            // What a group below has no tasks for is not its sibling's.
+            let of_below: f64 = below.iter().map(|group| self.shares[group.0].minimum).sum();
+            let group_of = &cluster[*group];
+            let own = f64::from(group_of.raised_from.unwrap_or(group_of.min_slots)) * scale;
+            let share = &mut self.shares[group.0];
+            share.minimum = own.min(share.demand() as f64).max(of_below);
         }
     }
 
@@ -193,7 +204,7 @@ impl Groups {
         let key = |group: GroupId| {
             let share = &self.shares[group.0];
             let running = share.running as f64;
-            let minimum = share.minimum_wanted();
+            let minimum = share.minimum;
             if running < minimum {
                 (0, running / minimum)
             } else {
@@ -217,7 +228,7 @@ impl Groups {
         let at = |level: f64, group: GroupId| {
             let share = &self.shares[group.0];
             let weight = (cluster[group].weight / heaviest).max(1e-12);
-            (weight * level).clamp(share.minimum_wanted(), share.demand() as f64)
+            (weight * level).clamp(share.minimum, share.demand() as f64)
         };
         let sum = |level: f64| siblings.iter().map(|group| at(level, *group)).sum::<f64>();
         let demand: usize = siblings.iter().map(|group| self.shares[group.0].demand()).sum();
@@ -239,21 +250,24 @@ impl Groups {
     }
 }
 
-/// What an operator should know of the groups: minimums that cannot all be kept.
+/// What an operator should know of the groups: minimums that are not as the input says.
 pub fn warnings(cluster: &Cluster) -> Vec<String> {
-    let mut sums = std::collections::BTreeMap::new();
-    for group in cluster.groups() {
-        let group = &cluster[group];
-        *sums.entry(group.parent).or_insert(0_u64) += u64::from(group.min_slots);
-    }
+    let groups = || cluster.groups().map(|group| &cluster[group]);
+    let raised = groups().filter_map(|group| {
+        let (name, least, from) = (&group.name, group.min_slots, group.raised_from?);
+        Some(format!(
+            "min_slots of the groups below {name} add up to {least}, more than its own {from}: it has {least} too"
+        ))
+    });
+    let roots = groups().filter(|group| group.parent.is_none());
+    let sum: u64 = roots.map(|group| u64::from(group.min_slots)).sum();
     let slots = cluster.slots();
-    let too_many = sums.into_iter().filter(|(_, sum)| *sum > slots);
-    too_many
-        .map(|(parent, sum)| {
-            let of = parent.map_or("the groups".to_owned(), |parent| cluster[parent].name.clone());
-            format!("min_slots of {of} add up to {sum}, and there are {slots}: all are scaled down")
-        })
-        .collect()
+    let scaled = (sum > slots).then(|| {
+        format!(
+            "min_slots of the groups add up to {sum}, and there are {slots}: all are scaled down"
+        )
+    });
+    raised.chain(scaled).collect()
 }
 
 /// How far what runs is from the weights: the mean of `|s_i - w_i| / w_i` over the leaves with tasks

@@ -14,7 +14,8 @@
 //! ```
 
 use lrs_core::model::Tier;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::placement::cluster::Locality;
 use crate::placement::groups::Order;
@@ -81,8 +82,14 @@ pub struct PairInput {
     pub from: String,
     /// Name of the node that receives.
     pub to: String,
-    /// Bytes per second.
-    pub bytes_per_sec: f64,
+    /// Bytes per second; null: there is no connection.
+    #[serde(deserialize_with = "null_or_number")]
+    pub bytes_per_sec: Option<f64>,
+}
+
+/// Null has to be there: a field that was forgotten is an error.
+fn null_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Option::deserialize(deserializer)
 }
 
 /// A group of jobs: a user, queue or pool.
@@ -146,7 +153,7 @@ pub struct TaskInput {
     #[serde(default)]
     pub kind: Kind,
     /// Size of its input.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     pub bytes: u64,
     /// Names of the nodes that hold its input; none: it runs equally well anywhere.
     #[serde(default)]
@@ -171,6 +178,23 @@ pub struct RunningInput {
     /// In how many seconds it is predicted to end; none: not known.
     #[serde(default)]
     pub remaining_seconds: Option<f64>,
+}
+
+/// A whole number, which may be written as 1e9 as the other sizes may.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Whole(u64),
+        Decimal(f64),
+    }
+    match Number::deserialize(deserializer) {
+        Ok(Number::Whole(number)) => Ok(number),
+        Ok(Number::Decimal(number)) if number.fract() == 0.0 && (0.0..1e19).contains(&number) => {
+            Ok(number as u64)
+        }
+        _ => Err(D::Error::custom("a size is a whole number of bytes from 0 to 1e19")),
+    }
 }
 
 fn active() -> Tier {

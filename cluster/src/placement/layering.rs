@@ -80,7 +80,7 @@ fn next_map(
         cluster
             .queue()
             .take_while(|job| !above || is_above(cluster, *job, lowest))
-            .find_map(|job| cluster[job].maps.first(node, cluster[node].rack, limit))
+            .find_map(|job| cluster.first(job, Kind::Map, node, limit))
     };
     if tier == Tier::Active {
         return of(false, Locality::Remote).map(|task| (task, Reason::ActiveSlot));

@@ -84,7 +84,8 @@ impl Cluster {
     /// Forgets a job once all its tasks have ended; `false`, and nothing done, while one has not.
     pub fn forget(&mut self, job: JobId) -> bool {
         let of = &self.jobs[job.0];
-        if of.forgotten || of.running > 0 || of.waiting_tasks() > 0 {
+        let waits = of.waiting_tasks() > 0 || self.unfit.iter().any(|task| self[*task].job == job);
+        if of.forgotten || of.running > 0 || waits {
             return false;
         }
         let tasks = std::mem::take(&mut self.jobs[job.0].tasks);

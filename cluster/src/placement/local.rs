@@ -25,7 +25,8 @@ impl Policy for DataLocal {
                 .find_map(|(limit, kind)| {
                     Some((limit, first_within(turn.cluster(), *node, kind, limit)?))
                 });
-            let Some((limit, task)) = nearest else { break };
+            // Another node may be able to run what this one cannot.
+            let Some((limit, task)) = nearest else { continue };
             turn.start(task, *node, tier, Reason::Nearest(limit));
         }
     }

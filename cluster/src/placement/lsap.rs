@@ -24,7 +24,7 @@ use lrs_core::model::Tier;
 use crate::placement::cluster::{Cluster, Locality, NodeId, TaskId};
 use crate::placement::groups::Groups;
 use crate::placement::input::Kind;
-use crate::placement::solver::{MOST, solve};
+use crate::placement::solver::{MOST, needed, solve};
 use crate::placement::turn::{Policy, Reason, Turn};
 
 /// The policy.
@@ -52,19 +52,40 @@ impl Lsap {
 impl Policy for Lsap {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
         let cluster = turn.cluster();
-        let tasks: Vec<TaskId> = waiting(cluster).take(MOST).collect();
         let free: Vec<NodeId> =
             nodes.iter().copied().filter(|node| cluster[*node].next_free().is_some()).collect();
-        let slots = free_slots(cluster, &free, tasks.len());
-        let costs = Costs::new(*self, cluster, tasks, &free);
-        let solved = solve(costs.tasks.len(), slots.len(), |row, slot| costs.at(row, slots[slot]));
+        let all = waiting(cluster).count();
+        // As many as can be compared with each free node in the time that the largest matrix takes.
+        let mut kept = all.min((MOST * MOST / free.len().max(1)).max(MOST));
+        let tasks: Vec<TaskId> = waiting(cluster).take(kept).collect();
+        let mut slots = free_slots(cluster, &free, tasks.len());
+        let free_slots = slots.len();
+        let mut costs = Costs::new(*self, cluster, tasks, &free, slots.len());
+        if costs.tasks.len() > MOST {
+            costs.tasks.truncate(MOST);
+            kept = MOST;
+        }
+        // Columns that no row needs are left out by the solver.
+        if costs.tasks.len() == MOST {
+            slots.truncate(MOST);
+        }
+        if kept < all || slots.len() < free_slots {
+            let slots = slots.len();
+            turn.warn(format!(
+                "{kept} of {all} waiting tasks and {slots} of {free_slots} free slots were compared; \
+                 more are beyond the solver, and the best of all may be another assignment"
+            ));
+        }
+        let cost = |row: usize, slot: usize| costs.at(row, slots[slot]);
+        let solved = solve(costs.tasks.len(), slots.len(), cost);
         // The costs are finite and not negative, because sizes, bandwidths and weights are checked.
         let Ok(found) = solved else { return };
         for (row, slot) in found.into_iter().enumerate() {
             let Some(slot) = slot else { continue };
             let node = free[slots[slot]];
             let Some(tier) = turn.cluster()[node].next_free() else { continue };
-            turn.start(costs.tasks[row], node, tier, Reason::LeastCost(costs.at(row, slots[slot])));
+            let own = costs.at(row, slots[slot]).unwrap_or(f64::INFINITY);
+            turn.start(costs.tasks[row], node, tier, Reason::LeastCost(own));
         }
     }
 }
@@ -83,39 +104,55 @@ fn free_slots(cluster: &Cluster, nodes: &[NodeId], tasks: usize) -> Vec<usize> {
         let free = cluster[*node].free(Tier::Active) + cluster[*node].free(Tier::Passive);
         std::iter::repeat_n(index, tasks.min(free as usize))
     };
-    nodes.iter().enumerate().flat_map(of).take(MOST).collect()
+    nodes.iter().enumerate().flat_map(of).collect()
 }
 
 /// What each task costs on each node.
 struct Costs {
     tasks: Vec<TaskId>,
     nodes: usize,
+    /// Infinite where the task cannot run.
     fields: Vec<f64>,
 }
 
 impl Costs {
-    fn new(policy: Lsap, cluster: &Cluster, tasks: Vec<TaskId>, nodes: &[NodeId]) -> Costs {
+    /// Of the tasks only those that a best assignment to so many slots can need.
+    fn new(
+        policy: Lsap,
+        cluster: &Cluster,
+        tasks: Vec<TaskId>,
+        nodes: &[NodeId],
+        slots: usize,
+    ) -> Costs {
         let alpha = if let Lsap::Fair { alpha, .. } = policy { alpha } else { 1.0 };
         let fairness = match policy {
             Lsap::Fair { beta, .. } => fairness(cluster, &tasks, nodes, beta),
             Lsap::Uniform | Lsap::Seconds => vec![0.0; tasks.len()],
         };
-        let mut fields = Vec::with_capacity(tasks.len() * nodes.len());
-        for (task, base) in tasks.iter().zip(fairness) {
-            fields.extend(nodes.iter().map(|node| {
-                let seconds = match policy {
-                    Lsap::Uniform => None,
-                    Lsap::Seconds | Lsap::Fair { .. } => cluster.transfer_seconds(*task, *node),
-                };
-                let far = cluster.locality(*task, *node) != Locality::Node;
-                base + alpha * seconds.unwrap_or(f64::from(u8::from(far)))
-            }));
+        let cost = |row: usize, column: usize| {
+            let (task, node) = (tasks[row], nodes[column]);
+            if !cluster.may_run(task, node) {
+                return f64::INFINITY;
+            }
+            let seconds = match policy {
+                Lsap::Uniform => None,
+                Lsap::Seconds | Lsap::Fair { .. } => cluster.transfer_seconds(task, node),
+            };
+            let far = cluster.locality(task, node) != Locality::Node;
+            fairness[row] + alpha * seconds.unwrap_or(f64::from(u8::from(far)))
+        };
+        let rows = needed(tasks.len(), nodes.len(), slots, cost);
+        let mut fields = Vec::with_capacity(rows.len().saturating_mul(nodes.len()));
+        for row in &rows {
+            fields.extend((0..nodes.len()).map(|column| cost(*row, column)));
         }
+        let tasks = rows.into_iter().map(|row| tasks[row]).collect();
         Costs { tasks, nodes: nodes.len(), fields }
     }
 
-    fn at(&self, row: usize, node: usize) -> f64 {
-        self.fields[row * self.nodes + node]
+    /// None: the task cannot run there.
+    fn at(&self, row: usize, node: usize) -> Option<f64> {
+        Some(self.fields[row * self.nodes + node]).filter(|cost| cost.is_finite())
     }
 }
 

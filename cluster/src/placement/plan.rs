@@ -4,6 +4,7 @@
 //! is what heartbeats do on a cluster while nothing ends, and it is what makes "never both tiers in
 //! one heartbeat" spread work over the nodes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lrs_core::model::Tier;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::placement::catalogue::Entry;
 use crate::placement::check::Fault;
-use crate::placement::cluster::{Cluster, Locality, NodeId};
+use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 use crate::placement::groups::warnings;
 use crate::placement::input::Kind;
 use crate::placement::turn::{PassedOver, Policy, Reason, Turn};
@@ -140,5 +141,41 @@ fn report(name: &'static str, policy: &dyn Policy, turn: Turn<'_>) -> Plan {
         let (name, reason) = (job.name.clone(), reason.to_string());
         waiting.push(WaitingJob { job: name, tasks, reason, passed });
     }
-    Plan { policy: name, assigned, waiting, warnings: warnings(cluster), summary }
+    let mut warnings = warnings(cluster);
+    warnings.extend(turn.warnings.iter().cloned());
+    for (job, mut tasks) in unfit(cluster) {
+        let (first, count) = (tasks.remove(0), tasks.len() + 1);
+        let (name, reason) = (cluster[job].name.clone(), why_unfit(cluster, first));
+        let of = &cluster[first].name;
+        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        warnings.push(format!("{of}{more} of {name} can run on no node: {reason}"));
+        summary.waiting += count;
+        waiting.push(WaitingJob { job: name, tasks: count, reason, passed: None });
+    }
+    Plan { policy: name, assigned, waiting, warnings, summary }
+}
+
+/// The tasks that no node can run, by their jobs.
+fn unfit(cluster: &Cluster) -> BTreeMap<JobId, Vec<TaskId>> {
+    let mut jobs: BTreeMap<JobId, Vec<TaskId>> = BTreeMap::new();
+    cluster.unfit().for_each(|task| jobs.entry(cluster[task].job).or_default().push(task));
+    jobs
+}
+
+fn why_unfit(cluster: &Cluster, task: TaskId) -> String {
+    let demand = cluster[task].demand.fields();
+    let most = |field: usize| {
+        cluster.nodes().map(|node| cluster.capacity(node).fields()[field].1).fold(0.0, f64::max)
+    };
+    for (field, unit) in ["CPUs", "bytes of memory", "bytes of disk"].into_iter().enumerate() {
+        let (wanted, most) = (demand[field].1, most(field));
+        if wanted > most {
+            return format!("no node has {wanted} {unit}, the largest has {most}");
+        }
+    }
+    let fits = |node| cluster[task].demand.fits(&cluster.capacity(node));
+    match cluster.nodes().any(fits) {
+        true => "no node that has what it takes is connected with its input".to_owned(),
+        false => "no node has all of what it takes together".to_owned(),
+    }
 }

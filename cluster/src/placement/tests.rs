@@ -2,6 +2,7 @@
 
 mod delay;
 mod dla;
+mod feasible;
 mod sources;
 mod wco;
 
@@ -316,6 +317,23 @@ fn fairness_and_locality_are_traded_by_alpha() {
     let (fair, local) = (run(0.01), run(1000.0));
     assert!(fair.0 < local.0 && fair.1 > local.1, "{fair:?} {local:?}");
     assert!(fair.0 < before, "{fair:?}, {before} before");
+}
+
+#[test]
+fn a_size_may_be_written_with_an_exponent_and_is_whole() {
+    let parsed = |bytes: &str| {
+        let text = format!(
+            r#"{{"nodes": [{{"name": "a", "slots": {{}}}}],
+                "jobs": [{{"name": "j", "tasks": [{{"name": "t", "bytes": {bytes}}}]}}]}}"#
+        );
+        parse(text.as_bytes())
+            .map(|cluster| cluster.tasks().map(|task| cluster[task].bytes).sum::<u64>())
+    };
+    assert_eq!(parsed("1e9"), Ok(1_000_000_000));
+    assert_eq!(parsed("18446744073709551615"), Ok(u64::MAX));
+    for wrong in ["1.5", "-1", "1e300", "\"1\""] {
+        assert!(parsed(wrong).unwrap_err().to_string().contains("a size is a whole number"));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! and nothing else. So no policy can give a slot twice, and every start has its reason. What it
 //! keeps waiting on purpose it says with [`Turn::hold`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -53,12 +53,15 @@ pub struct Turn<'a> {
     pub(crate) choices: Vec<Choice>,
     /// Why jobs wait although slots are free.
     pub(crate) held: BTreeMap<JobId, Reason>,
+    /// What the policy could not take into account.
+    pub(crate) warnings: BTreeSet<String>,
 }
 
 impl<'a> Turn<'a> {
     /// A turn at `now`, on the clock of the jobs' arrivals.
     pub fn new(cluster: &'a mut Cluster, now: Duration) -> Turn<'a> {
-        Turn { cluster, now, choices: Vec::new(), held: BTreeMap::new() }
+        let (choices, held, warnings) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Turn { cluster, now, choices, held, warnings }
     }
 
     /// The cluster, with what has started so far.
@@ -86,6 +89,11 @@ impl<'a> Turn<'a> {
             self.choices.push(Choice { task, node, tier, locality, transfer_seconds, reason });
         }
         started
+    }
+
+    /// Says what the policy could not take into account: the plan has it as a warning.
+    pub fn warn(&mut self, what: String) {
+        self.warnings.insert(what);
     }
 
     /// Keeps the waiting tasks of a job waiting; the last reason counts.

@@ -33,17 +33,24 @@ impl Waiting {
         self.all.iter().copied()
     }
 
-    /// The first that has a way to its input no longer than `limit` on a node of a rack; the
-    /// shortest way wins.
-    pub fn first(&self, node: NodeId, rack: RackId, limit: Locality) -> Option<TaskId> {
-        let here = || after(&self.by_node, (node, TaskId(0))).filter(|(of, _)| *of == node);
-        let near = || after(&self.by_rack, (rack, TaskId(0))).filter(|(of, _)| *of == rack);
-        let mut found = here().map(|(_, task)| task).or_else(|| self.free.first().copied());
+    /// The first that `may` run there and has a way to its input no longer than `limit` on a node of a
+    /// rack; the shortest way wins. Costs a search in a tree, and a step for each task that may not.
+    pub(crate) fn first(
+        &self,
+        node: NodeId,
+        rack: RackId,
+        limit: Locality,
+        may: impl Fn(TaskId) -> bool,
+    ) -> Option<TaskId> {
+        let may = |task: &TaskId| may(*task);
+        let here = || of(&self.by_node, node).find(may);
+        let near = || of(&self.by_rack, rack).find(may);
+        let mut found = here().or_else(|| self.free.iter().copied().find(may));
         if limit >= Locality::Rack {
-            found = found.or_else(|| near().map(|(_, task)| task));
+            found = found.or_else(near);
         }
         if limit >= Locality::Remote {
-            found = found.or_else(|| self.all.first().copied());
+            found = found.or_else(|| self.all.iter().copied().find(may));
         }
         found
     }
@@ -71,6 +78,7 @@ impl Waiting {
     }
 }
 
-fn after<T: Copy + Ord>(set: &BTreeSet<T>, from: T) -> Option<T> {
-    set.range(from..).next().copied()
+/// What a set has of a node or rack, in order.
+fn of<T: Copy + Ord>(set: &BTreeSet<(T, TaskId)>, at: T) -> impl Iterator<Item = TaskId> {
+    set.range((at, TaskId(0))..=(at, TaskId(usize::MAX))).map(|(_, task)| *task)
 }

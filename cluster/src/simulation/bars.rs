@@ -1,4 +1,5 @@
-//! A picture of one figure: a bar for each case, as SVG.
+//! A picture of one figure: a bar for each case, as long as its median, with a line over its
+//! interval, as SVG.
 //!
 //! Cases named `case/policy` stand by policy, so that the cases of one can be compared; the name is
 //! beside each bar, so that nothing is shown by colour alone. Written by hand: `lrs-bench` draws with
@@ -7,6 +8,8 @@
 //! Limits: one figure, from 0 on; the widths of letters are guessed.
 
 use std::fmt::Write as _;
+
+use crate::simulation::spread::Spread;
 
 /// Okabe and Ito's, which the colour-blind and a printer can tell apart.
 const COLOURS: [&str; 4] = ["#8793a0", "#0072b2", "#e69f00", "#008060"];
@@ -19,12 +22,12 @@ const HEAD: usize = 40;
 const LETTER: usize = 7;
 
 /// A bar for each case that has the figure; `title` says what it is.
-pub fn bars(title: &str, cases: &[(&str, Option<f64>)]) -> String {
-    let mut rows: Vec<(&str, &str, Option<f64>)> = cases
+pub fn bars(title: &str, cases: &[(&str, Option<Spread>)]) -> String {
+    let mut rows: Vec<(&str, &str, Option<Spread>)> = cases
         .iter()
         .map(|(name, value)| {
             let (case, policy) = name.split_once('/').unwrap_or((name, ""));
-            (case, policy, value.filter(|value| value.is_finite() && *value >= 0.0))
+            (case, policy, value.filter(|value| value.median.is_finite() && value.median >= 0.0))
         })
         .collect();
     let mut policies: Vec<&str> = rows.iter().map(|(_, policy, _)| *policy).collect();
@@ -40,7 +43,8 @@ pub fn bars(title: &str, cases: &[(&str, Option<f64>)]) -> String {
     };
     let longest = rows.iter().map(|(case, policy, _)| label(case, policy).chars().count()).max();
     let left = (longest.unwrap_or(0) * LETTER + 16).min(WIDTH / 2);
-    let most = rows.iter().filter_map(|(.., value)| *value).fold(0.0, f64::max);
+    let end = |value: &Spread| value.high.unwrap_or(value.median).max(value.median);
+    let most = rows.iter().filter_map(|(.., value)| value.as_ref().map(end)).fold(0.0, f64::max);
     let room = (WIDTH - left - 10 * LETTER) as f64;
 
     let (mut drawn, mut y, mut before) = (String::new(), HEAD, None);
@@ -53,9 +57,11 @@ pub fn bars(title: &str, cases: &[(&str, Option<f64>)]) -> String {
             "" => COLOURS[1],
             _ => COLOURS[place(&kinds, case) % COLOURS.len()],
         };
-        let width = value.filter(|_| most > 0.0).map_or(0.0, |value| value / most * room);
-        let (text, end) = (escaped(&label(case, policy)), left as f64 + width);
-        let shown = value.map_or_else(|| "-".to_owned(), number);
+        let along = |seconds: f64| if most > 0.0 { seconds / most * room } else { 0.0 };
+        let width = value.map_or(0.0, |value| along(value.median));
+        let text = escaped(&label(case, policy));
+        let end = left as f64 + value.map_or(0.0, |value| along(end(&value)));
+        let shown = value.map_or_else(|| "-".to_owned(), |value| number(value.median));
         // Writing to a String cannot fail.
         let _ = writeln!(
             drawn,
@@ -69,6 +75,14 @@ pub fn bars(title: &str, cases: &[(&str, Option<f64>)]) -> String {
             end + 5.0,
             y + ROW - 5,
         );
+        if let Some((low, high)) = value.and_then(|value| value.low.zip(value.high)) {
+            let (from, to) = (left as f64 + along(low), left as f64 + along(high));
+            let middle = y + ROW / 2;
+            let _ = writeln!(
+                drawn,
+                "<path d=\"M{from:.1} {middle}H{to:.1}\" stroke=\"#1b2127\" stroke-width=\"2\"/>"
+            );
+        }
         y += ROW;
     }
     let height = y + 8;
@@ -106,13 +120,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::bars;
+    use crate::simulation::spread::Spread;
 
     #[test]
     fn cases_stand_by_policy_and_what_is_not_counted_has_a_dash() {
         let cases = [
-            ("static/fifo", Some(8.0)),
-            ("static/<b>", Some(4.0)),
-            ("LRS/fifo", Some(2.0)),
+            ("static/fifo", Spread::of(&[8.0])),
+            ("static/<b>", Spread::of(&[4.0])),
+            ("LRS/fifo", Spread::of(&[1.0, 2.0, 2.0, 2.0, 2.0, 8.0])),
             ("LRS/<b>", None),
         ];
         let svg = bars("seconds & more", &cases);
@@ -127,6 +142,7 @@ mod tests {
             .map(|width| width.parse().unwrap())
             .collect();
         assert_eq!((widths[0], widths[3]), (widths[1] * 4.0, 0.0), "{widths:?}");
+        assert_eq!(svg.matches("<path").count(), 1, "only one has an interval: {svg}");
         assert!(svg.contains(">-</text>") && !bars("nothing", &[]).contains("NaN"));
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::placement::cluster::Locality;
 use crate::placement::input::Kind;
 use hdrhistogram::Histogram;
-use serde_json::{Map, Value, json};
 
 /// The figures that are there, in the order in which they are shown, with what they are.
 pub const NAMES: &[(&str, &str)] = &[
@@ -253,18 +252,30 @@ impl Figures {
         }
     }
 
-    /// All figures; null where nothing was counted.
-    pub fn json(&self) -> Value {
-        let of = |class: Option<&str>| {
-            let figures = NAMES.iter().map(|(name, _)| (*name, self.get(name, class)));
-            let known = figures.filter(|(_, value)| class.is_none() || value.is_some());
-            known.map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>()
-        };
-        let classes: Map<_, _> =
-            self.classes.keys().map(|class| (class.clone(), of(Some(class)).into())).collect();
-        let mut all = of(None);
-        all.extend(self.set.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
-        all.insert("classes".into(), classes.into());
-        all.into()
+    /// The classes of jobs.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        self.classes.keys().map(String::as_str)
     }
+
+    /// All figures that something was counted for, of all jobs or of a class.
+    pub fn values(&self, class: Option<&str>) -> BTreeMap<&'static str, f64> {
+        let counted = NAMES.iter().map(|(name, _)| *name);
+        let set = self.set.keys().copied().filter(|_| class.is_none());
+        counted.chain(set).filter_map(|name| Some((name, self.get(name, class)?))).collect()
+    }
+}
+
+/// Figures of cases that run no cluster ([`crate::simulation::formula`]).
+const OF_FORMULAS: [&str; 5] =
+    ["skips_share", "wait_share", "expected_local", "sticky_local", "solve_ms"];
+
+/// Whether there is a figure of this name.
+pub fn is_known(figure: &str) -> bool {
+    NAMES.iter().any(|(name, _)| *name == figure) || OF_FORMULAS.contains(&figure)
+}
+
+/// Whether a figure is a part of a whole, 0 to 1.
+pub fn is_share(figure: &str) -> bool {
+    figure.ends_with("_local")
+        || ["busy", "lost", "preempted", "wasted", "wait_share"].contains(&figure)
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::simulation::Clock;
 use crate::simulation::figures::Figures;
+use crate::simulation::scenario::Scenario;
 use crate::simulation::workload::random;
 
 /// The analysis of delay scheduling (Zaharia et al., EuroSys 2010, sections 3.3 and 3.5).
@@ -63,11 +64,11 @@ impl Analysis {
 
 /// `solve_ms`: how long the solver takes for as many tasks as slots, where a task is at its input on a
 /// few slots and costs anything elsewhere.
-pub fn solver_time(rows: usize, rounds: u64, clock: Clock, done: &dyn Fn(u64)) -> Figures {
+pub fn solver_time(rows: usize, scenario: &Scenario, clock: Clock, done: &dyn Fn(u64)) -> Figures {
     let rows = rows.min(MOST);
     let (mut figures, mut took) = (Figures::default(), Duration::ZERO);
-    for round in 0..rounds {
-        let mut rng = random(round, 6, 0);
+    for round in 0..scenario.rounds {
+        let mut rng = random(scenario.seed.wrapping_add(round), 6, 0);
         let mut homes: Vec<[usize; 3]> = Vec::with_capacity(rows);
         let mut costs: Vec<u16> = Vec::with_capacity(rows);
         for _ in 0..rows {
@@ -76,7 +77,7 @@ pub fn solver_time(rows: usize, rounds: u64, clock: Clock, done: &dyn Fn(u64)) -
         }
         let cost = |row: usize, slot: usize| {
             let far = homes[row].iter().all(|home| *home != slot);
-            if far { f64::from(costs[row]) + f64::from(costs[slot]) } else { 0.0 }
+            Some(if far { f64::from(costs[row]) + f64::from(costs[slot]) } else { 0.0 })
         };
         let before = clock();
         let solved = solve(rows, rows, cost);
@@ -84,6 +85,6 @@ pub fn solver_time(rows: usize, rounds: u64, clock: Clock, done: &dyn Fn(u64)) -
         debug_assert!(solved.is_ok(), "costs are finite");
         done(round + 1);
     }
-    figures.set("solve_ms", took.as_secs_f64() * 1e3 / rounds.max(1) as f64);
+    figures.set("solve_ms", took.as_secs_f64() * 1e3 / scenario.rounds.max(1) as f64);
     figures
 }

@@ -18,7 +18,10 @@
 //! | [`formula`] | figures that need no cluster |
 //! | `forecast` | how long a task is going to run, by those that have ended |
 //! | [`figures`] | what is counted, in bounded memory |
-//! | [`suite`] | files of cases, and what the sources published beside what comes out |
+//! | [`runs`], [`spread`] | the figures of a case over its seeds: median and interval |
+//! | [`suite`] | files of cases |
+//! | [`published`] | what the sources published, and whether ours is as that |
+//! | [`report`] | tables, JSON and CSV of what came out |
 //! | [`bars`] | a figure of each case as a picture |
 //!
 //! The workload depends on the seed alone and not on the policy: the same jobs with the same work and
@@ -35,10 +38,14 @@ mod forecast;
 pub mod formula;
 pub mod machine;
 pub mod once;
+pub mod published;
 pub mod queue;
+pub mod report;
 pub mod run;
+pub mod runs;
 pub mod scenario;
 pub mod shaped;
+pub mod spread;
 pub mod suite;
 #[cfg(test)]
 mod tests;

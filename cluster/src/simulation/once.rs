@@ -148,7 +148,7 @@ fn network(scenario: &Scenario, once: Once, rng: &mut Pcg64Mcg) -> NetworkInput 
         for (from, to) in nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to))) {
             if from != to {
                 let (one, other) = (from % racks, to % racks);
-                let bytes_per_sec = bytes_per_sec(costs[&(one.min(other), one.max(other))]);
+                let bytes_per_sec = Some(bytes_per_sec(costs[&(one.min(other), one.max(other))]));
                 let (from, to) = (format!("n{from}"), format!("n{to}"));
                 pairs.push(PairInput { from, to, bytes_per_sec });
             }

@@ -457,7 +457,8 @@ impl<'a> Run<'a> {
 
     /// A case that cannot end is refused, not run for ever.
     fn not_stuck(&mut self, now: Duration) -> Result<(), Refused> {
-        let waits = || self.cluster.queue().next().is_some();
+        let waits =
+            || self.cluster.queue().next().is_some() || self.cluster.unfit().next().is_some();
         let all_up = || self.machines.iter().all(Option::is_some);
         if self.running > 0 || !waits() || !all_up() {
             self.still = None;
@@ -468,7 +469,8 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let waiting =
-            self.cluster.queue().map(|job| self.cluster[job].waiting_tasks()).sum::<usize>();
+            self.cluster.queue().map(|job| self.cluster[job].waiting_tasks()).sum::<usize>()
+                + self.cluster.unfit().count();
         Err(Refused::Stuck(now.as_secs(), waiting))
     }
 }

@@ -14,7 +14,7 @@ use crate::placement::input::{ClusterInput, GroupInput, NetworkInput, NodeInput,
 use crate::placement::lsap::Lsap;
 use crate::placement::resources::Resources;
 use crate::placement::turn::Policy;
-use crate::placement::wco::Wco;
+use crate::placement::wco::{MeanOf, Wco};
 use serde::Deserialize;
 
 use crate::simulation::formula::Analysis;
@@ -108,6 +108,8 @@ pub struct Settings {
     pub threshold: Option<f64>,
     /// `wco`: jobs that are looked at.
     pub pool: Option<usize>,
+    /// `wco`: what M is the mean of, `pool`, `running-jobs` or `running-tasks`.
+    pub mean: Option<MeanOf>,
 }
 
 /// The nodes.
@@ -227,6 +229,13 @@ pub struct Class {
     pub priority: i32,
 }
 
+impl Class {
+    /// Tasks of all of its jobs.
+    pub fn tasks(&self) -> u64 {
+        u64::from(self.jobs).saturating_mul(u64::from(self.maps) + u64::from(self.reduces))
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -312,6 +321,10 @@ impl Default for Once {
     }
 }
 
+/// Most jobs of a mix, and most tasks of all of them together: what waits is in memory.
+const MOST_JOBS: u64 = 1_000_000;
+const MOST_TASKS: u64 = 10_000_000;
+
 impl Scenario {
     /// Every number that makes no sense, with its key.
     pub fn check(&self) -> Vec<Fault> {
@@ -323,7 +336,9 @@ impl Scenario {
             }
         };
         let long = 1e9;
-        // A task that needs more would start and be killed for ever, where memory is simulated.
+        // What takes more than a node has would never start; or be killed for ever, where memory is
+        // simulated.
+        let room = self.nodes.capacity;
         let memory = match self.nodes.kind {
             Kind::Static => f64::MAX,
             Kind::Shared | Kind::Lrs => hardware(&self.nodes).memory as f64,
@@ -345,7 +360,11 @@ impl Scenario {
                 number(&at("seconds"), work.seconds, 0.0, long);
                 number(&at("spread"), work.spread, 0.0, 10.0);
                 number(&at("computing"), work.computing, 0.0, 1.0);
-                number(&at("demand.memory_bytes"), work.demand.memory_bytes, 0.0, memory);
+                let most = room.map(|room| room.fields()).unwrap_or([("", f64::MAX); 3]);
+                for ((field, amount), (_, most)) in work.demand.fields().into_iter().zip(most) {
+                    let most = if field == "memory_bytes" { most.min(memory) } else { most };
+                    number(&at(&format!("demand.{field}")), amount, 0.0, most);
+                }
             }
         }
         for wait in self.set.waits.into_iter().flatten() {
@@ -369,11 +388,21 @@ impl Scenario {
                 number("once.within_rack and once.between_racks", deviation, 0.0, long);
             }
         }
+        let jobs: u64 = self.job.iter().map(|class| u64::from(class.jobs)).sum();
+        let tasks = self.job.iter().map(Class::tasks).fold(0, u64::saturating_add);
+        for (what, count, most) in [("jobs", jobs, MOST_JOBS), ("tasks", tasks, MOST_TASKS)] {
+            if count > most {
+                fault(
+                    "job",
+                    format!("{count} {what} in all classes together; at most {most} are possible"),
+                );
+            }
+        }
         if self.once.is_none() && self.job.is_empty() {
             fault("job", "there is none; name at least one class of jobs".into());
         }
         for (index, class) in self.job.iter().enumerate() {
-            if class.maps + class.reduces == 0 || class.jobs == 0 {
+            if class.tasks() == 0 {
                 fault(&format!("job[{index}]"), "it has no jobs, or these have no tasks".into());
             }
             let named = class.group.as_ref();
@@ -418,7 +447,7 @@ impl Scenario {
         let entry =
             Entry::find(&self.policy).map_err(|error| fault("policy", error.to_string()))?;
         let usual = entry.policy(cluster).map_err(|fault| vec![fault])?;
-        let Settings { waits, skips, offers, alpha, beta, threshold, pool } = self.set;
+        let Settings { waits, skips, offers, alpha, beta, threshold, pool, mean } = self.set;
         let policy: Box<dyn Policy> = match (entry.name, waits, skips) {
             ("delay", Some([node, rack]), _) => {
                 let [node, rack] = [node, rack].map(Duration::from_secs_f64);
@@ -432,10 +461,11 @@ impl Scenario {
                 let (alpha, beta) = (alpha.unwrap_or(1.0), beta.unwrap_or(200.0));
                 Box::new(Lsap::Fair { alpha, beta })
             }
-            ("wco", ..) if threshold.is_some() || pool.is_some() => {
+            ("wco", ..) => {
                 let usual = Wco::default();
                 let threshold = threshold.unwrap_or(usual.threshold);
-                Box::new(Wco { threshold, pool: pool.unwrap_or(usual.pool) })
+                let (pool, mean) = (pool.unwrap_or(usual.pool), mean.unwrap_or(usual.mean));
+                Box::new(Wco { threshold, pool, mean })
             }
             _ => usual,
         };

@@ -23,20 +23,24 @@
 //!
 //! In `figures`, `job_p95:small` is the figure of the class `small` alone.
 //!
-//! A published figure is met if ours is within `tolerance` of it (5 points of a share, a tenth of
-//! anything else). `over` names a case that ours is divided by, for speed-ups.
+//! Every case is run with `seeds` seeds, 20 unless the suite says otherwise, and its figures are medians
+//! with intervals ([`crate::simulation::spread`]). `over` names a case that ours is divided by, seed by
+//! seed, for speed-ups. [`crate::simulation::published`] has when a published figure is met.
+
+use std::collections::BTreeSet;
 
 use crate::placement::catalogue::POLICIES;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
 use toml::Table;
 
 use crate::simulation::Clock;
-use crate::simulation::figures::Figures;
+use crate::simulation::figures::{Figures, is_known};
 use crate::simulation::formula::solver_time;
 use crate::simulation::once::decide;
+use crate::simulation::published::Published;
 use crate::simulation::run::{Refused, run};
-use crate::simulation::scenario::Scenario;
+use crate::simulation::runs::Runs;
+use crate::simulation::scenario::{Class, Scenario};
 
 /// A suite of cases.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,36 +51,12 @@ pub struct Suite {
     pub source: String,
     /// Names of the figures that its table shows.
     pub figures: Vec<String>,
+    /// With how many seeds each case is run.
+    pub seeds: u64,
     /// The cases by name.
     pub cases: Vec<(String, Scenario)>,
     /// What was published.
     pub published: Vec<Published>,
-}
-
-/// A published figure.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Published {
-    /// What it says.
-    pub what: String,
-    /// The case of ours.
-    pub case: String,
-    /// The class of jobs; none: all of them.
-    #[serde(default)]
-    pub class: Option<String>,
-    /// The figure of ours.
-    pub figure: String,
-    /// The case that it is divided by.
-    #[serde(default)]
-    pub over: Option<String>,
-    /// What was published.
-    pub value: f64,
-    /// How far ours may be off; none: 0.05 of a share, a tenth of anything else.
-    #[serde(default)]
-    pub tolerance: Option<f64>,
-    /// Why ours is further off, where it is.
-    #[serde(default)]
-    pub missed: Option<String>,
 }
 
 /// What is wrong with a suite.
@@ -98,6 +78,17 @@ pub enum Wrong {
         /// The case.
         case: String,
     },
+    /// Two cases of one name: a published figure would be of the first alone.
+    #[error("case {0:?}: is there twice")]
+    Twice(String),
+    /// A figure that is not there.
+    #[error("{at}: there is no figure {figure:?}")]
+    NoFigure {
+        /// The published figure, or the list.
+        at: String,
+        /// The figure.
+        figure: String,
+    },
 }
 
 fn parsed<T: for<'de> Deserialize<'de>>(at: &str, table: Table) -> Result<T, Wrong> {
@@ -113,6 +104,8 @@ struct Head {
     source: String,
     #[serde(default = "usual")]
     figures: Vec<String>,
+    #[serde(default = "enough")]
+    seeds: u64,
     #[serde(default)]
     policies: Vec<String>,
     #[serde(default)]
@@ -123,6 +116,11 @@ struct Head {
 
 fn usual() -> Vec<String> {
     ["job_mean", "job_p50", "job_p95", "job_p99", "node_local", "decide_us"].map(Into::into).into()
+}
+
+/// Enough for an interval that does not hang on the smallest and the largest.
+fn enough() -> u64 {
+    20
 }
 
 impl Suite {
@@ -136,7 +134,7 @@ impl Suite {
             what: error.to_string().trim_end().to_owned(),
         })?;
         let mut head = Table::new();
-        for key in ["title", "source", "figures", "policies", "case", "published"] {
+        for key in ["title", "source", "figures", "seeds", "policies", "case", "published"] {
             head.extend(base.remove_entry(key));
         }
         let head: Head = parsed("the file", head)?;
@@ -165,7 +163,18 @@ impl Suite {
                 }
             }
         }
-        let known = |case: &String| cases.iter().any(|(name, _)| name == case);
+        let mut names = BTreeSet::new();
+        if let Some((twice, _)) = cases.iter().find(|(name, _)| !names.insert(name.as_str())) {
+            return Err(Wrong::Twice(twice.clone()));
+        }
+        let listed = head.figures.iter().map(|named| ("figures".to_owned(), of_class(named).0));
+        let published = head.published.iter();
+        let published =
+            published.map(|of| (format!("published figure {:?}", of.what), of.figure.as_str()));
+        if let Some((at, figure)) = listed.chain(published).find(|(_, figure)| !is_known(figure)) {
+            return Err(Wrong::NoFigure { at, figure: figure.to_owned() });
+        }
+        let known = |case: &String| names.contains(case.as_str());
         for published in &head.published {
             for case in [Some(&published.case), published.over.as_ref()].into_iter().flatten() {
                 if !known(case) {
@@ -174,8 +183,12 @@ impl Suite {
                 }
             }
         }
-        let Head { title, source, figures, published, .. } = head;
-        Ok(Suite { title, source, figures, cases, published })
+        let Head { title, source, figures, seeds, published, .. } = head;
+        if seeds == 0 {
+            let (at, what) = ("the file".to_owned(), "seeds: 0; at least 1 is wanted".to_owned());
+            return Err(Wrong::Shape { at, what });
+        }
+        Ok(Suite { title, source, figures, seeds, cases, published })
     }
 }
 
@@ -200,14 +213,20 @@ fn merge(base: &mut Table, over: Table) {
     }
 }
 
-/// Runs a case; `done` hears of tasks that have ended, or of decisions.
+/// A case as its run with this number is, from 0 on: no two runs have the seed of a round in common.
+pub fn seeded(scenario: &Scenario, number: u64) -> Scenario {
+    let seed = scenario.seed.wrapping_add(number.wrapping_mul(scenario.rounds));
+    Scenario { seed, ..scenario.clone() }
+}
+
+/// Runs a case with its seed; `done` hears of tasks that have ended, or of decisions.
 ///
 /// # Errors
 /// With what is wrong in it.
 pub fn play(scenario: &Scenario, clock: Clock, done: &dyn Fn(u64)) -> Result<Figures, Refused> {
     match (scenario.once, scenario.analysis, scenario.solver) {
         (_, Some(analysis), _) => Ok(analysis.figures()),
-        (_, None, Some(rows)) => Ok(solver_time(rows, scenario.rounds, clock, done)),
+        (_, None, Some(rows)) => Ok(solver_time(rows, scenario, clock, done)),
         (Some(once), None, None) => decide(scenario, once, clock, done),
         (None, None, None) => run(scenario, clock, done),
     }
@@ -215,154 +234,18 @@ pub fn play(scenario: &Scenario, clock: Clock, done: &dyn Fn(u64)) -> Result<Fig
 
 /// How much there is to be done in a case, in the units of `done`.
 pub fn work(scenario: &Scenario) -> u64 {
-    let tasks = scenario
-        .job
-        .iter()
-        .map(|class| u64::from(class.jobs) * (u64::from(class.maps) + u64::from(class.reduces)));
+    let tasks = scenario.job.iter().map(Class::tasks).fold(0, u64::saturating_add);
     let round = match (scenario.once, scenario.analysis, scenario.solver) {
-        (None, None, None) => tasks.sum::<u64>() * scenario.arrivals.repeat,
+        (None, None, None) => tasks.saturating_mul(scenario.arrivals.repeat),
         _ => 1,
     };
-    round * scenario.rounds
+    round.saturating_mul(scenario.rounds)
 }
 
-/// What came out of a suite: the figures of each case, or why there are none.
-pub type Outcome = Vec<Result<Figures, Refused>>;
-
-impl Published {
-    /// Ours; none where nothing was counted for it.
-    pub fn ours(&self, suite: &Suite, outcome: &Outcome) -> Option<f64> {
-        let of = |case: &String| {
-            let index = suite.cases.iter().position(|(name, _)| name == case)?;
-            outcome.get(index)?.as_ref().ok()?.get(&self.figure, self.class.as_deref())
-        };
-        let ours = of(&self.case)?;
-        match &self.over {
-            Some(over) => Some(ours / of(over)?),
-            None => Some(ours),
-        }
-    }
-
-    /// Whether ours is as published.
-    pub fn met(&self, ours: f64) -> bool {
-        let usual = if self.is_share() { 0.05 } else { self.value.abs() / 10.0 };
-        (ours - self.value).abs() <= self.tolerance.unwrap_or(usual) + 1e-9
-    }
-
-    fn is_share(&self) -> bool {
-        self.over.is_none() && is_share(&self.figure)
-    }
-
-    fn show(&self, value: f64) -> String {
-        if self.is_share() { percent(value) } else { number(value) }
-    }
-}
-
-fn is_share(figure: &str) -> bool {
-    figure.ends_with("_local")
-        || ["busy", "lost", "preempted", "wasted", "wait_share"].contains(&figure)
-}
+/// What came out of a suite: the runs of each case, or why there are none.
+pub type Outcome = Vec<Result<Runs, Refused>>;
 
 /// A figure, and the class of jobs that it is of, where one is named.
 pub fn of_class(named: &str) -> (&str, Option<&str>) {
     named.split_once(':').map_or((named, None), |(figure, class)| (figure, Some(class)))
-}
-
-fn percent(value: f64) -> String {
-    format!("{:.1} %", value * 100.0)
-}
-
-fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
-/// The tables of a suite, in Markdown.
-pub fn tables(suite: &Suite, outcome: &Outcome) -> String {
-    let mut text = format!("## {}\n\n", suite.title);
-    if !suite.source.is_empty() {
-        text += &format!("{}\n\n", suite.source.trim());
-    }
-    if !suite.published.is_empty() {
-        text += "| what | published | ours | |\n|---|---|---|---|\n";
-        for published in &suite.published {
-            let Published { what, value, missed, .. } = published;
-            let value = published.show(*value);
-            let (ours, word) = match published.ours(suite, outcome) {
-                None => ("-".into(), "not counted".to_owned()),
-                Some(ours) if published.met(ours) => (published.show(ours), "met".to_owned()),
-                Some(ours) => {
-                    let why = missed.as_deref().map(|why| format!(": {why}"));
-                    (published.show(ours), format!("missed{}", why.unwrap_or_default()))
-                }
-            };
-            text += &format!("| {what} | {value} | {ours} | {word} |\n");
-        }
-        text.push('\n');
-    }
-    text += &format!("| case | {} |\n", suite.figures.join(" | "));
-    text += &format!("|---|{}\n", "---|".repeat(suite.figures.len()));
-    for ((name, _), outcome) in suite.cases.iter().zip(outcome) {
-        text += &format!("| {name} |");
-        match outcome {
-            Err(refused) => text += &format!(" {refused} |"),
-            Ok(figures) => {
-                for named in &suite.figures {
-                    let (figure, class) = of_class(named);
-                    let show = if is_share(figure) { percent } else { number };
-                    let value = figures.get(figure, class).map_or("-".into(), show);
-                    text += &format!(" {value} |");
-                }
-            }
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// All of it, for programs.
-pub fn json(suite: &Suite, outcome: &Outcome) -> Value {
-    let cases: Vec<Value> = suite
-        .cases
-        .iter()
-        .zip(outcome)
-        .map(|((name, scenario), outcome)| {
-            let (figures, refused) = match outcome {
-                Ok(figures) => (figures.json(), None),
-                Err(refused) => (Value::Null, Some(refused.to_string())),
-            };
-            let policy = &scenario.policy;
-            json!({"case": name, "policy": policy, "figures": figures, "refused": refused})
-        })
-        .collect();
-    let published: Vec<Value> = suite
-        .published
-        .iter()
-        .map(|published| {
-            let ours = published.ours(suite, outcome);
-            let met = ours.map(|ours| published.met(ours));
-            json!({"published": published, "ours": ours, "met": met})
-        })
-        .collect();
-    json!({"title": suite.title, "cases": cases, "published": published})
-}
-
-/// The figures of the cases, a line each, with a head.
-pub fn csv(suite: &Suite, outcome: &Outcome) -> String {
-    let names = crate::simulation::figures::NAMES;
-    let heads: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-    let mut text = format!("case,policy,{}\n", heads.join(","));
-    for ((name, scenario), outcome) in suite.cases.iter().zip(outcome) {
-        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-        text += &format!("{},{}", quoted(name), scenario.policy);
-        for name in heads.iter() {
-            let value = outcome.as_ref().ok().and_then(|figures| figures.get(name, None));
-            text += &value.map_or(",".to_owned(), |value| format!(",{value}"));
-        }
-        text.push('\n');
-    }
-    text
 }

@@ -7,9 +7,11 @@ use crate::placement::cluster::State;
 use lrs_core::model::Tier;
 
 use crate::simulation::figures::{Figures, NAMES};
+use crate::simulation::report::{csv, json, tables};
 use crate::simulation::run::{Refused, Run, run};
+use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::Scenario;
-use crate::simulation::suite::{Suite, Wrong, csv, json, play, tables, work};
+use crate::simulation::suite::{Suite, Wrong, play, seeded, work};
 
 fn no_clock() -> Duration {
     Duration::ZERO
@@ -99,7 +101,7 @@ fn no_task_is_lost_and_no_slot_is_used_twice() {
 }
 
 #[test]
-fn a_task_that_no_node_can_hold_is_refused_where_memory_is_simulated() {
+fn a_task_that_no_node_can_hold_is_refused() {
     let faults = |kind: &str, memory: &str| {
         let text = format!(
             "title = ''\npolicy = 'fifo'\n[nodes]\nkind = '{kind}'\ncapacity = {{ memory_bytes = 4e9 }}\n\
@@ -108,11 +110,10 @@ fn a_task_that_no_node_can_hold_is_refused_where_memory_is_simulated() {
         let faults = Suite::parse(&text).unwrap().cases[0].1.check();
         faults.iter().map(|fault| fault.at.clone()).collect::<Vec<_>>()
     };
-    for kind in ["shared", "lrs"] {
+    for kind in ["static", "shared", "lrs"] {
         assert_eq!(faults(kind, "5e9"), ["job[0].map.demand.memory_bytes"]);
         assert_eq!(faults(kind, "4e9"), [""; 0]);
     }
-    assert_eq!(faults("static", "5e9"), [""; 0]);
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn the_same_seed_is_the_same_run() {
     for (name, scenario) in small().cases {
         let figures = |seed| {
             let scenario = Scenario { seed, ..scenario.clone() };
-            run(&scenario, no_clock, &|_| {}).unwrap().json()
+            Values::of(&run(&scenario, no_clock, &|_| {}).unwrap())
         };
         assert_eq!(figures(1), figures(1), "{name}");
         assert_ne!(figures(1), figures(2), "{name}");
@@ -130,14 +131,15 @@ fn the_same_seed_is_the_same_run() {
 #[test]
 fn every_figure_has_its_name_and_every_case_its_row() {
     let suite = small();
-    let outcome: Vec<_> =
-        suite.cases.iter().map(|(_, scenario)| play(scenario, no_clock, &|_| {})).collect();
-    let figures = outcome[0].as_ref().unwrap();
-    let without: Vec<&str> = NAMES
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(|name| figures.get(name, None).is_none())
-        .collect();
+    let runs = |scenario: &Scenario| {
+        let one = |number| play(&seeded(scenario, number), no_clock, &|_| {});
+        let values = (0..2).map(|number| one(number).map(|figures| Values::of(&figures)));
+        Ok(Runs(values.collect::<Result<_, Refused>>()?))
+    };
+    let outcome: Vec<_> = suite.cases.iter().map(|(_, scenario)| runs(scenario)).collect();
+    let first = outcome[0].as_ref().unwrap();
+    let names = NAMES.iter().map(|(name, _)| *name);
+    let without: Vec<&str> = names.filter(|name| first.get(name, None).is_none()).collect();
     assert!(without.is_empty(), "{without:?}");
     let rows = tables(&suite, &outcome);
     for (name, _) in &suite.cases {
@@ -148,15 +150,33 @@ fn every_figure_has_its_name_and_every_case_its_row() {
 }
 
 #[test]
+fn two_runs_of_a_case_have_no_round_in_common() {
+    let scenario = Scenario { seed: 7, rounds: 5, ..Scenario::default() };
+    let seeds = (0..4).flat_map(|number| {
+        let of = seeded(&scenario, number);
+        of.seed..of.seed + of.rounds
+    });
+    assert_eq!(seeds.collect::<Vec<_>>(), (7..27).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let wrong = |text: &str| Suite::parse(text).unwrap_err().to_string();
     assert!(wrong("title = 3").starts_with("the file: invalid type"), "{}", wrong("title = 3"));
     assert!(wrong("title = ''\nnods = 1").contains("unknown field `nods`"));
+    assert!(wrong("title = ''\nseeds = 0").contains("seeds: 0"));
     let case = "title = ''\n[[case]]\nname = 'x'\nreplicas = 'many'";
     assert!(wrong(case).starts_with("case \"x\": invalid type"), "{}", wrong(case));
     let published = "title = ''\n[[published]]\nwhat = 'w'\ncase = 'x'\nfigure = 'busy'\nvalue = 1";
     let (what, case) = ("w".to_owned(), "x".to_owned());
     assert_eq!(Suite::parse(published), Err(Wrong::NoCase { what, case }));
+
+    let figure = "title = ''\nfigures = ['busy', 'bsy:j']";
+    assert_eq!(wrong(figure), "figures: there is no figure \"bsy\"");
+    let figure = "title = ''\n[[published]]\nwhat = 'w'\ncase = ''\nfigure = 'bsy'\nvalue = 1";
+    assert_eq!(wrong(figure), "published figure \"w\": there is no figure \"bsy\"");
+    let twice = "title = ''\n[[case]]\nname = 'x'\n[[case]]\nname = 'x'";
+    assert_eq!(wrong(twice), "case \"x\": is there twice");
 
     let refused = |text: &str| {
         let suite = Suite::parse(&format!("title = ''\n{text}")).unwrap();
@@ -167,6 +187,12 @@ fn what_makes_no_sense_is_refused() {
         ("replicas = 11\n[[job]]\nname = 'j'\nmaps = 1", "replicas: 11"),
         ("heartbeat_seconds = nan\n[[job]]\nname = 'j'\nmaps = 1", "heartbeat_seconds: NaN"),
         ("[[job]]\nname = 'j'", "job[0]: it has no jobs"),
+        ("[[job]]\nname = 'j'\nmaps = 4294967295", "job: 4294967295 tasks in all"),
+        ("[[job]]\nname = 'j'\njobs = 4294967295\nmaps = 1", "job: 4294967295 jobs in all"),
+        (
+            "[[job]]\nname = 'j'\nmaps = 4294967295\nreduces = 4294967295\njobs = 4294967295",
+            "job: 4294967295 jobs",
+        ),
         ("[[job]]\nname = 'j'\nmaps = 1\ngroup = 'g'", "job[0].group: Some(\"g\")"),
         ("policy = 'best'\n[[job]]\nname = 'j'\nmaps = 1", "policy: no policy \"best\""),
         ("policy = 'lsap'\n[[job]]\nname = 'j'\nmaps = 1", "network: missing"),
@@ -301,11 +327,6 @@ fn the_suites_that_are_shipped_can_be_run() {
             let instead = scenario.analysis.is_some() || scenario.solver.is_some();
             let faults = if instead { Vec::new() } else { scenario.check() };
             assert!(faults.is_empty(), "{file}, {name}: {faults:?}");
-        }
-        for published in &suite.published {
-            let known = NAMES.iter().any(|(name, _)| *name == published.figure);
-            let set = ["skips_share", "wait_share", "expected_local", "sticky_local", "solve_ms"];
-            assert!(known || set.contains(&published.figure.as_str()), "{file}: {published:?}");
         }
     }
 }

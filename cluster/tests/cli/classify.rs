@@ -47,3 +47,13 @@ fn what_is_no_jar_is_named() {
         assert!(text.err.contains(file) && text.err.contains(says), "{text:?}");
     }
 }
+
+#[test]
+fn a_pipe_that_no_process_writes_into_is_refused_and_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let text = classify(&[pipe.to_str().unwrap()]);
+    assert_eq!(text.code, Some(1), "{text:?}");
+    assert!(text.err.contains("is not a regular file"), "{text:?}");
+}

@@ -11,7 +11,7 @@ count = 4
 active = 2
 [[case]]
 name = "small"
-job = [{ name = "j", jobs = 3, maps = 8, map = { seconds = 10 } }]
+job = [{ name = "j", jobs = 3, maps = 8, map = { seconds = 10, spread = 0.3 } }]
 "#;
 
 #[test]
@@ -39,8 +39,33 @@ fn a_suite_becomes_a_table_and_the_files_that_were_asked_for() {
     assert_eq!(json.as_array().unwrap().len(), 1);
     assert_eq!(read(csv).lines().filter(|line| line.contains("small/")).count(), 2);
     assert_eq!(read(svg).matches("<rect x=").count(), 2);
+    assert!(ended.out.contains("20 seeds") && ended.out.contains(" to "), "{ended:?}");
     let one = lrs_place(&["simulate", &at("suite.toml"), "--case", "fifo"]);
     assert!(one.out.contains("small/fifo") && !one.out.contains("small/delay"), "{one:?}");
+}
+
+#[test]
+fn seeds_are_chosen_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("suite.toml");
+    std::fs::write(&file, SUITE).unwrap();
+    let run = |more: &[&str]| {
+        let arguments = [&["simulate", file.to_str().unwrap(), "--case", "fifo"], more].concat();
+        lrs_place(&arguments)
+    };
+    let (first, same, other) = (
+        run(&["--seeds", "1"]),
+        run(&["--seeds", "1", "--seed", "1"]),
+        run(&["--seeds", "1", "--seed", "9"]),
+    );
+    assert!(
+        first.out.contains("One seed: no intervals") && !first.out.contains(" to "),
+        "{first:?}"
+    );
+    assert_eq!(first.out, same.out);
+    assert_ne!(first.out, other.out);
+    assert!(run(&["--seeds", "6"]).out.contains("6 seeds: medians"));
+    assert_eq!(run(&["--seeds", "0"]).code, Some(2));
 }
 
 #[test]

@@ -287,3 +287,37 @@ proptest::proptest! {
         }
     }
 }
+
+/// A check from outside: `top` (weight 1) with `a1` (20 slots at least) and `a2` below, `b` (weight 5).
+#[test]
+fn a_parent_has_at_least_the_minimums_of_its_children() {
+    let mut input = ClusterInput { nodes: nodes(&[(60, 0)]), ..ClusterInput::default() };
+    let below = |group: GroupInput| GroupInput { parent: Some("top".into()), ..group };
+    let a1 = GroupInput { min_slots: 20, ..group("a1", 1.0) };
+    input.groups = vec![group("top", 1.0), below(a1), below(group("a2", 1.0)), group("b", 5.0)];
+    let names: Vec<String> = (0..60).map(|number| format!("m{number}")).collect();
+    let tasks: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let of =
+        |name: &str, group: &str| JobInput { group: Some(group.into()), ..job(name, 0, &tasks) };
+    input.jobs = vec![of("ja", "a1"), of("jb", "b")];
+    let started = |plan: &Plan, job: &str| plan.assigned.iter().filter(|of| of.job == job).count();
+    let plan = planned("delay", &check(input.clone()).unwrap());
+    assert_eq!([started(&plan, "ja"), started(&plan, "jb")], [20, 40]);
+    assert!(
+        plan.warnings[0].starts_with("min_slots of the groups below top add up to 20"),
+        "{plan:?}"
+    );
+    let fair = |input: &ClusterInput| {
+        let cluster = check(input.clone()).unwrap();
+        Groups::of(&cluster).fair_slots(&cluster).into_iter().map(f64::round).collect::<Vec<_>>()
+    };
+    assert_eq!(fair(&input), [20.0, 20.0, 0.0, 40.0]);
+    // What a1 has no tasks for is not a2's.
+    input.jobs[0].group = Some("a2".into());
+    assert_eq!(fair(&input), [10.0, 0.0, 10.0, 50.0]);
+    // Two minimums that are too many are scaled by one factor, on every level.
+    input.jobs[0].group = Some("a1".into());
+    input.groups[1].min_slots = 60;
+    input.groups[3].min_slots = 60;
+    assert_eq!(fair(&input), [30.0, 30.0, 0.0, 30.0]);
+}

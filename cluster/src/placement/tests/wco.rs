@@ -1,7 +1,7 @@
 //! WCO: computing beside I/O, samples, the pool.
 
 use super::*;
-use crate::placement::wco::Wco;
+use crate::placement::wco::{MeanOf, Wco};
 
 /// Jobs `c` and `i` of rates 1 and 0, three tasks each, one of `c` running on a, one of `i` on b.
 fn computing_and_io() -> Vec<JobInput> {
@@ -63,4 +63,40 @@ fn a_rate_is_the_mean_of_the_tasks_that_ended() {
         cluster.learn(job, lrs_core::units::Share::clamped(rate));
         assert!((cluster[job].rate.unwrap().value() - mean).abs() < 1e-12);
     }
+}
+
+#[test]
+fn wco_has_three_readings_of_the_mean_that_it_compares_with() {
+    // one task of rate 0.9 runs on a, twice as many of 0.6 on b, none of 0; a free slot of a
+    let of = |name: &str, rate, tasks: &[&str], running: &[(&str, &str)]| {
+        let named: Vec<(&str, &str)> = tasks.iter().map(|task| (*task, "")).collect();
+        let mut job = job(name, 0, &named);
+        job.computing_rate = Some(rate);
+        for (at, (_, node)) in running.iter().enumerate() {
+            job.tasks[at].running = Some(on(node));
+        }
+        job
+    };
+    let jobs = || {
+        vec![
+            of("c", 0.9, &["m0"], &[("m0", "a")]),
+            of("b", 0.6, &["m0", "m1"], &[("m0", "b"), ("m1", "b")]),
+            of("w", 0.85, &["m0", "m1", "m2", "m3"], &[]),
+            of("i", 0.0, &["m0", "m1"], &[]),
+        ]
+    };
+    let started = |mean: MeanOf| {
+        let mut cluster = cluster(&[(2, 0), (2, 0)], jobs());
+        let nodes: Vec<_> = cluster.nodes().collect();
+        let mut wco = Wco { mean, threshold: 0.13, ..Wco::default() };
+        let mut turn = Turn::new(&mut cluster, Duration::ZERO);
+        wco.assign(&nodes, &mut turn);
+        let first = turn.choices.first().map(|choice| choice.task);
+        let of = first.map(|task| cluster[cluster[task].job].name.clone());
+        of.unwrap_or_default()
+    };
+    // w would bring a to 0.875: beside 0.5875 + 0.13, 0.75 + 0.13 and 0.7 + 0.13
+    assert_eq!(started(MeanOf::Pool), "i");
+    assert_eq!(started(MeanOf::RunningJobs), "w");
+    assert_eq!(started(MeanOf::RunningTasks), "i");
 }
