@@ -21,7 +21,9 @@ use lrs::driver::Driver;
 use lrs::driver::job::GroupJob;
 use lrs::driver::message::{AttachResult, Message};
 use lrs::driver::turn::{End, Happened};
-use lrs::driver::world::{Jobs as _, Kernel as _, Records as _, Watch as _, Whereabouts, World};
+use lrs::driver::world::{
+    Jobs as _, Kernel as _, Records as _, Storable, Watch as _, Whereabouts, World,
+};
 use lrs::node::Node;
 use lrs::pretend::Pretend;
 use lrs::publish::{EventRing, Snapshot};
@@ -262,8 +264,8 @@ fn in_place(subject: &mut impl Subject) {
 fn records(subject: &mut impl Subject) {
     let task = Task::lost(FIRST, Order(1), Seat::Active);
     let world = subject.world();
-    world.put_task(&task).unwrap();
-    world.put_task(&task).unwrap();
+    world.put(Storable::Task(&task)).unwrap();
+    world.put(Storable::Task(&task)).unwrap();
     world.forget(Record::Task(FIRST)).unwrap();
     world.forget(Record::Task(FIRST)).unwrap();
     assert!(!world.resume().unwrap(), "nothing was removed");

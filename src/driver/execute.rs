@@ -8,7 +8,7 @@ use super::Executor;
 use super::admission::{Requester, refused};
 use super::job::{GroupJob, Job};
 use super::log::log;
-use super::world::World;
+use super::world::{Storable, World};
 use crate::cgroup::{Attachment, Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
@@ -121,15 +121,17 @@ impl<W: World> Executor<'_, W> {
                 self.state.touched.tasks.insert(id);
                 let Some(task) = self.core.stored_task(id) else { return Ok(()) };
                 if !self.state.debts.has_thaw(id) {
-                    return self.state.world.put_task(task);
+                    return self.state.world.put(Storable::Task(task));
                 }
                 // So that the next daemon thaws it, should this one be killed.
-                self.state.world.put_task(&Task { frozen: true, ..task.clone() })
+                let task = Task { frozen: true, ..task.clone() };
+                self.state.world.put(Storable::Task(&task))
             }
             Record::Reservation(id) => match self.core.reservation(id) {
                 Some(reservation) => {
                     let reservation = reservation.clone();
-                    self.state.world.put_reservation(&ReservationRecord { id, reservation })
+                    let record = ReservationRecord { id, reservation };
+                    self.state.world.put(Storable::Reservation(&record))
                 }
                 None => Ok(()),
             },
@@ -294,7 +296,8 @@ impl<W: World> Executor<'_, W> {
         // In the order of a step: a task that gave its reservation back remembers it until then.
         for (id, reservation) in self.core.reservations() {
             let reservation = reservation.clone();
-            self.state.world.put_reservation(&ReservationRecord { id, reservation })?;
+            let record = ReservationRecord { id, reservation };
+            self.state.world.put(Storable::Reservation(&record))?;
         }
         let tasks: Vec<TaskId> = self.core.stored_tasks().map(|task| task.id).collect();
         tasks.into_iter().try_for_each(|id| self.store_record(Record::Task(id)))?;
@@ -357,7 +360,8 @@ impl<W: World> Executor<'_, W> {
                 entry.group = Some(Arc::new(Group { record: record.clone(), dirs }));
                 let frozen = task.frozen || self.state.debts.has_thaw(id);
                 let group = Some(record.clone());
-                let stored = self.state.world.put_task(&Task { group, frozen, ..task.clone() });
+                let task = Task { group, frozen, ..task.clone() };
+                let stored = self.state.world.put(Storable::Task(&task));
                 self.noted(stored);
                 self.push(Input::OwnerWrote { task: id, group: record });
             }

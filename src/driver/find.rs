@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::recover::OwnGroup;
 use super::world::World;
 use crate::cgroup::{Attachment, Group, GroupRecord};
 use crate::core::event::{Event, EventKind};
@@ -58,26 +59,26 @@ pub(super) fn find(
     observing: bool,
     history_state: HistoryState,
     recovered: Recovered,
-    own_groups: Vec<(TaskId, Group)>,
+    own_groups: Vec<OwnGroup>,
     now: BootTime,
 ) -> EarlierTasks {
     let Recovered { tasks, tasks_of_earlier_boots, reservations, events, .. } = recovered;
     let reservations = reservations.into_iter().map(|record| (record.id, record.reservation));
     let (damaged, reservations) = (recovered.history_damaged, reservations.collect());
     let restore = Restore::new(history_state, damaged, tasks.iter(), reservations);
-    let mut own: BTreeMap<TaskId, Group> = own_groups.into_iter().collect();
+    let own_groups = own_groups.into_iter().map(|own| (own.task, own));
+    let mut own: BTreeMap<TaskId, OwnGroup> = own_groups.collect();
     let (groups, remove, left) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
     let mut finder = Finder { world, observing, restore, groups, remove, left };
     for record in tasks_of_earlier_boots {
         finder.restore.earlier_boot(record);
     }
     for record in tasks {
-        let group = own.remove(&record.id);
+        let group = own.remove(&record.id).map(|own| own.group);
         finder.judge(record, group);
     }
-    for (id, group) in own {
+    for (id, OwnGroup { group, uid, .. }) in own {
         let occupied = finder.has_processes(&group);
-        let uid = finder.world.sole_owner(&group);
         let known = Known { uid, ..Known::from_history(id, events.iter()) };
         let group_use = finder.restore.group(id, group.record.clone(), occupied, known);
         finder.leave(id, Some(group), group_use);

@@ -111,7 +111,7 @@ use root_weight::RootState;
 use taken::Taken;
 
 pub(crate) use admission::cgroup_error;
-pub use recover::Resumed;
+pub use recover::{OwnGroup, Resumed};
 pub(crate) use requests::take_commands;
 pub use settings::policy;
 pub use tickets::Tickets;

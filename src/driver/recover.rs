@@ -40,6 +40,17 @@ use crate::sample::NodeSample;
 use crate::state::Recovered;
 use crate::units::{BootTime, Moment};
 
+/// A group that was made for a task and is there.
+#[derive(Debug)]
+pub struct OwnGroup {
+    /// The task.
+    pub task: TaskId,
+    /// The group.
+    pub group: Group,
+    /// The user of every process in it, where it is one; looked up where no record has the task.
+    pub uid: Option<u32>,
+}
+
 /// What a loop begins with, beside the world.
 pub struct Resumed {
     /// The settings.
@@ -51,7 +62,7 @@ pub struct Resumed {
     /// What its history says.
     pub history_state: HistoryState,
     /// The groups that were made for tasks.
-    pub own_groups: Vec<(TaskId, Group)>,
+    pub own_groups: Vec<OwnGroup>,
     /// The first reading of the node, and when.
     pub first: (BootTime, NodeSample),
     /// The whole disks of the node, as of that.

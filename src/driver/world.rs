@@ -181,9 +181,6 @@ pub trait Kernel {
     /// `Denied` where it is not.
     fn check_owner(&self, group: &Group, owner: u32) -> Result<(), CgroupError>;
 
-    /// The user of every process in `group`, if it is one and that is known.
-    fn sole_owner(&self, group: &Group) -> Option<u32>;
-
     /// What is known of `group` in place once the weights count that its owner has written since LRS
     /// did; `None`: none were.
     ///
@@ -294,19 +291,22 @@ pub trait Watch {
     fn how_ended(&mut self, task: TaskId, process: ProcessRef) -> HowEnded;
 }
 
+/// What is stored.
+#[derive(Clone, Copy, Debug)]
+pub enum Storable<'a> {
+    /// A task, which is its own record.
+    Task(&'a Task),
+    /// A promise.
+    Reservation(&'a ReservationRecord),
+}
+
 /// What survives the daemon.
 pub trait Records {
-    /// Stores a task in place of its record.
+    /// Stores what is known in place of its record.
     ///
     /// # Errors
     /// It was not stored.
-    fn put_task(&mut self, task: &Task) -> Result<(), StateError>;
-
-    /// Stores a promise in place of its record.
-    ///
-    /// # Errors
-    /// It was not stored.
-    fn put_reservation(&mut self, record: &ReservationRecord) -> Result<(), StateError>;
+    fn put(&mut self, known: Storable<'_>) -> Result<(), StateError>;
 
     /// Removes a record.
     ///

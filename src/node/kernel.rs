@@ -109,10 +109,6 @@ impl Kernel for Node {
         self.tree.check_owner(group, owner, &mut Vec::new())
     }
 
-    fn sole_owner(&self, group: &Group) -> Option<u32> {
-        self.tree.sole_owner(group)
-    }
-
     fn owner_wrote(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
         self.tree.heed_owner(group)
     }

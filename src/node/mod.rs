@@ -36,14 +36,12 @@ use crate::config::Config;
 use crate::core::event::Event;
 use crate::core::model::TaskId;
 use crate::core::step::Record;
-use crate::core::task::Task;
 use crate::driver::job::Job;
 use crate::driver::message::Message;
 use crate::driver::take_commands;
 use crate::driver::turn::Happened;
-use crate::driver::world::{Facts, HowEnded, Jobs, Key, Pin, Records, Settings, Watch};
+use crate::driver::world::{Facts, HowEnded, Jobs, Key, Pin, Records, Settings, Storable, Watch};
 use crate::rights::Rights;
-use crate::state::record::ReservationRecord;
 use crate::state::{StateError, Store};
 use crate::units::{Pid, ProcessRef};
 use exits::{ExitLookup, Unknown, of_pidfd};
@@ -209,12 +207,11 @@ impl Watch for Node {
 }
 
 impl Records for Node {
-    fn put_task(&mut self, task: &Task) -> Result<(), StateError> {
-        self.store.put_task(task)
-    }
-
-    fn put_reservation(&mut self, record: &ReservationRecord) -> Result<(), StateError> {
-        self.store.put_reservation(record)
+    fn put(&mut self, known: Storable<'_>) -> Result<(), StateError> {
+        match known {
+            Storable::Task(task) => self.store.put_task(task),
+            Storable::Reservation(record) => self.store.put_reservation(record),
+        }
     }
 
     fn forget(&mut self, record: Record) -> Result<(), StateError> {

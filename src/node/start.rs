@@ -1,6 +1,6 @@
 //! From what an earlier daemon left to a loop on this node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::Config;
+use crate::core::model::TaskId;
 use crate::discover::HintSender;
 use crate::driver::message::Message;
 use crate::driver::world::Facts;
-use crate::driver::{Driver, Resumed, Tickets};
+use crate::driver::{Driver, OwnGroup, Resumed, Tickets};
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -78,7 +79,12 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
     let mut sampler = parts.sampler;
     let now = clock::now();
     let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
-    let own_groups = tree.existing()?;
+    let recorded: BTreeSet<TaskId> = recovered.tasks.iter().map(|task| task.id).collect();
+    let own_groups = tree.existing()?.into_iter().map(|(task, group)| {
+        let uid = if recorded.contains(&task) { None } else { tree.sole_owner(&group) };
+        OwnGroup { task, group, uid }
+    });
+    let own_groups = own_groups.collect();
     let first = sampler.sample(now.boot, &[]);
     let whole_disks = sampler.whole_disks();
     let (workers, messages, inbox) = Workers::start(Arc::clone(&tree), sampler, watcher.waker())

@@ -39,6 +39,7 @@ use crate::core::exit::Exit;
 use crate::core::history_state::HistoryState;
 use crate::core::model::{Level, Priority, ReservationId, TaskId};
 use crate::core::task::Task;
+use crate::driver::OwnGroup;
 use crate::driver::job::Job;
 use crate::driver::message::Message;
 use crate::driver::turn::End;
@@ -276,10 +277,19 @@ impl Pretend {
         below.map(|(_, group)| group.path.as_str()).collect()
     }
 
-    fn groups_of_tasks(&self) -> Vec<(TaskId, Group)> {
+    fn groups_of_tasks(&self) -> Vec<OwnGroup> {
         let names = self.own_groups().into_iter().filter_map(|path| path.rsplit('/').next());
         let ids: Vec<TaskId> = names.filter_map(|name| name.parse().ok()).collect();
-        ids.into_iter().filter_map(|id| Some((id, self.made_for(id)?))).collect()
+        let found = |task| {
+            let group = self.made_for(task)?;
+            let inside = self.found(&group).map(|found| self.inside(found)).unwrap_or_default();
+            let processes = self.node.tree.processes();
+            let mut uids = inside.iter().filter_map(|pid| Some(processes.get(pid)?.uid));
+            let first = uids.next();
+            let uid = first.filter(|first| uids.all(|uid| uid == *first));
+            Some(OwnGroup { task, group, uid })
+        };
+        ids.into_iter().filter_map(found).collect()
     }
 
     /// What is stored, for the next daemon.

@@ -19,15 +19,15 @@ use crate::core::model::{Level, TaskId};
 use crate::core::neighbours::RootWeight;
 use crate::core::sample::TaskSample;
 use crate::core::step::Record;
-use crate::core::task::{Halt, Task};
+use crate::core::task::Halt;
 use crate::driver::job::{GroupJob, Job};
 use crate::driver::message::Message;
 use crate::driver::world::{
-    Facts, HowEnded, Identity, Jobs, Kernel, Key, Move, Pin, Records, Settings, Watch, Whereabouts,
+    Facts, HowEnded, Identity, Jobs, Kernel, Key, Move, Pin, Records, Settings, Storable, Watch,
+    Whereabouts,
 };
 use crate::rights::Rights;
 use crate::state::StateError;
-use crate::state::record::ReservationRecord;
 use crate::units::{BootTime, Pid, ProcessRef, Uids};
 
 /// The path of a group as the kernel writes it.
@@ -151,14 +151,6 @@ impl Kernel for Pretend {
             Some(pid) => Err(CgroupError::Denied(format!("process {pid} is another user's"))),
             None => Ok(()),
         }
-    }
-
-    fn sole_owner(&self, group: &Group) -> Option<u32> {
-        let inside = self.found(group).map(|found| self.inside(found))?;
-        let processes = self.node.tree.processes();
-        let mut uids = inside.iter().filter_map(|pid| Some(processes.get(pid)?.uid));
-        let first = uids.next()?;
-        uids.all(|uid| uid == first).then_some(first)
     }
 
     fn owner_wrote(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
@@ -306,19 +298,19 @@ impl Watch for Pretend {
 }
 
 impl Records for Pretend {
-    fn put_task(&mut self, task: &Task) -> Result<(), StateError> {
-        if !self.stored(Call::PutTask(task.id), Method::PutTask)? {
-            return Ok(());
+    fn put(&mut self, known: Storable<'_>) -> Result<(), StateError> {
+        match known {
+            Storable::Task(task) => {
+                if self.stored(Call::PutTask(task.id), Method::PutTask)? {
+                    self.tasks.insert(task.id, task.clone());
+                }
+            }
+            Storable::Reservation(record) => {
+                if self.stored(Call::PutReservation(record.id), Method::PutReservation)? {
+                    self.reservations.insert(record.id, record.clone());
+                }
+            }
         }
-        self.tasks.insert(task.id, task.clone());
-        Ok(())
-    }
-
-    fn put_reservation(&mut self, record: &ReservationRecord) -> Result<(), StateError> {
-        if !self.stored(Call::PutReservation(record.id), Method::PutReservation)? {
-            return Ok(());
-        }
-        self.reservations.insert(record.id, record.clone());
         Ok(())
     }
 
