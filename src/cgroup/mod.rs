@@ -396,7 +396,7 @@ pub enum CgroupError {
     /// what to do.
     #[error("{0}")]
     Refused(String),
-    /// The process was moved by others since it was judged ([`Conditions::from`]; it is left there) or moved.
+    /// Others moved the process, after LRS judged it ([`Conditions::from`]; it is left there) or moved it.
     #[error("{0}")]
     MovedMeanwhile(String),
     /// The process or its group is not the caller's to have managed; the text names the owner

@@ -138,11 +138,11 @@ impl<W: World> Executor<'_, W> {
         &mut self,
         process: ProcessRef,
     ) -> Option<(&Claim, &mut Vec<Reply<proto::Task>>)> {
-        let claims = self.state.asked.values_mut().filter_map(|asked| match asked {
+        let mut claims = self.state.asked.values_mut().filter_map(|asked| match asked {
             Requester::Task(admission) => Some((admission.claim.as_ref()?, &mut admission.replies)),
             Requester::Promise(_) => None,
         });
-        claims.into_iter().find(|(claim, _)| claim.process == process)
+        claims.find(|(claim, _)| claim.process == process)
     }
 
     fn begin_admission(

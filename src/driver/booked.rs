@@ -156,8 +156,7 @@ impl<W: World> Executor<'_, W> {
     /// followed its last process into a group where it cannot be in place is over.
     pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError) {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
-        let Admission { booked, found_replies, replies, .. } =
-            entry.admission.take().map(|admission| *admission).unwrap_or_default();
+        let Admission { booked, found_replies, replies, .. } = entry.take_admission();
         entry.group = booked;
         self.state.taken.forget(id);
         if self.core.task(id).is_some_and(|task| task.left_for.is_some()) {

@@ -40,3 +40,10 @@ pub struct Entry {
     /// When it was last put in place.
     pub placed_at: BootTime,
 }
+
+impl Entry {
+    /// Its way into its place is over.
+    pub fn take_admission(&mut self) -> Admission {
+        self.admission.take().map(|admission| *admission).unwrap_or_default()
+    }
+}

@@ -281,9 +281,8 @@ impl<W: World> Executor<'_, W> {
         if let Some(level) = self.core.level(id) {
             self.tell_unit(id, level);
         }
-        let admission = self.state.entries.get_mut(&id).and_then(|entry| entry.admission.take());
-        let Admission { replies, found_replies, .. } =
-            admission.map(|admission| *admission).unwrap_or_default();
+        let admission = self.state.entries.get_mut(&id).map(|entry| entry.take_admission());
+        let Admission { replies, found_replies, .. } = admission.unwrap_or_default();
         for reply in found_replies {
             self.answer(Some(reply), Ok(id));
         }
@@ -407,8 +406,7 @@ impl<W: World> Executor<'_, W> {
             return self.booked_is_refused(id, error);
         }
         let Some(mut entry) = self.forget_entry(id, process) else { return };
-        let Admission { replies, found_replies, .. } =
-            entry.admission.take().map(|admission| *admission).unwrap_or_default();
+        let Admission { replies, found_replies, .. } = entry.take_admission();
         self.found_is_refused(found_replies, &error);
         let over = self.core.stored_task(id).filter(|task| task.owes_unit());
         if let Some(unit) = over.and_then(|task| task.who.unit.clone()) {

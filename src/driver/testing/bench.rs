@@ -145,6 +145,16 @@ impl Bench {
         answer
     }
 
+    /// A new process of root's that is a task in its own group, at `path`.
+    pub fn task_in_place(&mut self, path: &str) -> (TaskId, ProcessRef) {
+        let process = self.world().start_in(path, 0);
+        let request = request(process, Wait::No, true);
+        let mut answer = self.order(|caller, reply| Command::Admit { caller, request, reply });
+        self.finish_all();
+        let task = answer.try_recv().unwrap().unwrap();
+        (task.id.parse().unwrap(), process)
+    }
+
     /// A new process that is a task.
     pub fn task(&mut self) -> (TaskId, ProcessRef) {
         let process = self.world().start(MEMBER);

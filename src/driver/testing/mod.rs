@@ -8,6 +8,7 @@ mod every_point;
 mod invariants;
 mod lives;
 mod neighbours;
+mod restarts;
 mod turns;
 
 use crate::pretend::{Call, Fault, Method};
