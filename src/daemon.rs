@@ -3,7 +3,7 @@
 //!
 //! The order is the promise: nothing is touched before the settings are known to be good,
 //! nothing is recovered before the locks are held, no client is served before everything is
-//! recovered. The loop has a thread of its own ([`crate::driver`]); the servers share one async
+//! recovered. The loop has a thread of its own ([`crate::executor`]); the servers share one async
 //! runtime on the main thread. `lrsctl demo` runs the same entry in a process of its own.
 //!
 //! Under systemd the service is ready when the sockets are served and the name is on the bus, which is
@@ -30,14 +30,15 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
+use crate::access::{self, Access, CommandReceiver, CommandSender};
 use crate::cgroup::{CgroupError, TierTree};
-use crate::command::{Command, CommandReceiver, CommandSender};
+use crate::command::Command;
 use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
 use crate::kernfs::files::raise_descriptor_limit;
 use crate::log::{self, Log, last_words, say};
 use crate::node::{DriverError, Parts, ReloadLog, Remote, StartError};
-use crate::publish::{Access, EventRing, LastTurn, Snapshot};
+use crate::publish::{EventRing, LastTurn, Snapshot};
 use crate::sample::{SampleError, Sampler, Settings};
 use crate::schedule;
 use crate::server::grpc::{self, BoundSocket, Health, ServeError};
@@ -190,7 +191,7 @@ enum DaemonError {
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error(transparent)]
-    Driver(#[from] DriverError),
+    Loop(#[from] DriverError),
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: std::io::Error },
     #[error("the control loop panicked; the tasks keep running, a restart takes them up again")]
@@ -298,7 +299,8 @@ fn run_on(
         events,
     };
     let (driver, remote) = crate::node::start(parts)?;
-    let control = control(&access, |last_turn, watchdog| driver.run(last_turn, watchdog))?;
+    let control =
+        control(&access, |last_turn, watchdog| crate::node::run(driver, last_turn, watchdog))?;
     let find = crate::discover::thread::Parts {
         config: started_with,
         access: access.clone(),
@@ -321,9 +323,8 @@ fn run_on(
 fn pretend(config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
     let (sender, commands) = queue()?;
     let front = Front::open(&config)?;
-    let (node, remote) =
-        crate::pretend::service::start(config, file.to_owned(), reload_log(log), commands)
-            .map_err(system("pretend a node"))?;
+    let (node, remote) = crate::pretend::start(config, file.to_owned(), reload_log(log), commands)
+        .map_err(system("pretend a node"))?;
     let machine = &node.machine;
     let access = Access::new(sender, machine.snapshot.clone(), Arc::clone(&machine.events));
     let control = control(&access, |last_turn, watchdog| node.run(last_turn, watchdog))?;
@@ -331,7 +332,7 @@ fn pretend(config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
 }
 
 fn queue() -> Result<(CommandSender, CommandReceiver), DaemonError> {
-    let made = crate::command::queue();
+    let made = access::queue();
     made.map_err(|errno| system("make the command queue")(errno.into()))
 }
 

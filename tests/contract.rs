@@ -17,20 +17,20 @@ use lrs::core::neighbours::RootWeight;
 use lrs::core::slots::Seat;
 use lrs::core::step::Record;
 use lrs::core::task::{Halt, Task};
-use lrs::driver::Driver;
-use lrs::driver::job::GroupJob;
-use lrs::driver::message::{AttachResult, Message};
-use lrs::driver::turn::{End, Happened};
-use lrs::driver::world::{
+use lrs::executor::Loop;
+use lrs::executor::job::GroupJob;
+use lrs::executor::message::{AttachResult, Message};
+use lrs::executor::turn::{End, Happened};
+use lrs::executor::world::{
     Jobs as _, Kernel as _, Records as _, Storable, Watch as _, Whereabouts, World,
 };
 use lrs::node::Node;
-use lrs::pretend::Pretend;
 use lrs::publish::{EventRing, Snapshot};
 use lrs::sample::{Sampler, Settings};
 use lrs::state::Store;
 use lrs::units::{Pid, ProcessRef};
 use lrs_sim::node::Hardware;
+use lrs_sim::pretend::Pretend;
 use tokio::sync::watch;
 
 const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 2, passive_max: 8 };
@@ -308,7 +308,7 @@ fn the_pretended_node_is_what_the_loop_expects() {
 }
 
 struct Real {
-    driver: Driver<Node>,
+    driver: Loop<Node>,
     children: Vec<Child>,
     root: String,
     _dir: tempfile::TempDir,
@@ -328,7 +328,7 @@ impl Real {
         let tree = Arc::new(tree);
         let limit = lrs::kernfs::files::raise_descriptor_limit().unwrap();
         let sampler = Sampler::new(Settings::of_this_machine(limit.sampler_budget())).unwrap();
-        let (_, commands) = lrs::command::queue().unwrap();
+        let (_, commands) = lrs::access::queue().unwrap();
         let parts = lrs::node::Parts {
             config,
             config_file: dir.path().join("none.toml"),

@@ -4,9 +4,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lrs::access::Access;
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
-use lrs::publish::{Access, EventRing};
+use lrs::publish::EventRing;
 use lrs::serve::{self, Health};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -23,7 +24,7 @@ async fn out_of_descriptors_the_server_waits_without_spinning_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     let socket = serve::bind(&path).unwrap();
-    let (commands, _receiver) = lrs::command::queue().unwrap();
+    let (commands, _receiver) = lrs::access::queue().unwrap();
     let (_snapshot, newest) = tokio::sync::watch::channel(Arc::default());
     let access = Access::new(commands, newest, Arc::new(EventRing::new(1, [])));
     let server = tokio::spawn(serve::serve(socket, access, Health::new(), std::future::pending()));

@@ -10,7 +10,7 @@
 //! | [`bytecode`] | the class of a Hadoop program that has not run yet | `classify` |
 //! | [`simulation`] | whole clusters around the policies, from a seed | `simulate`, `tables`, `queue` |
 //!
-//! A node with LRS in a simulated cluster is that of [`lrs::pretend`], with lrsd's own loop. Nothing
+//! A node with LRS in a simulated cluster is that of [`lrs_sim::pretend`], with lrsd's own loop. Nothing
 //! here reads a clock or writes a file but the commands (`src/cli`); a jar is read by
 //! [`bytecode::jar`] alone.
 

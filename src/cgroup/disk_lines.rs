@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::weights::BLKIO_BFQ_WEIGHT;
 use super::{CgroupError, files};
+use crate::core::weights::BLKIO_BFQ_WEIGHT;
 
 /// The file with the lines of devices of a weight file.
 fn device_file(file: &str) -> &str {

@@ -13,17 +13,9 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use super::open::Root;
-use super::probe::{self, IoFacts, IoFinding, IoKnob};
+use super::probe::{self, IoFacts};
 use super::tree::TierTree;
-use super::{Capabilities, DiskTiers, Version};
-
-/// What was found on the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Effects {
-    pub(super) io: IoFinding,
-    /// The scheduler in BPF that all tasks run under.
-    pub(super) sched_ext: Option<String>,
-}
+use super::{Capabilities, DiskTiers, Effects, IoFinding, IoKnob, Version};
 
 /// [`Effects`] as they are used, and what clients read of them.
 #[derive(Debug)]
@@ -34,15 +26,14 @@ pub(super) struct Present {
     base: Capabilities,
 }
 
-impl Effects {
-    pub(super) fn read(root: &Root, wanted: DiskTiers) -> Effects {
-        let io = match wanted {
-            DiskTiers::Off => IoFinding::none(format!("{}: tiers.io = false", probe::EQUAL)),
-            DiskTiers::Weights => io_finding(root, false),
-            DiskTiers::Idle => io_finding(root, true),
-        };
-        Effects { io, sched_ext: probe::sched_ext(Path::new("/sys")) }
-    }
+/// What there is now.
+pub(super) fn read(root: &Root, wanted: DiskTiers) -> Effects {
+    let io = match wanted {
+        DiskTiers::Off => IoFinding::none(format!("{}: tiers.io = false", probe::EQUAL)),
+        DiskTiers::Weights => io_finding(root, false),
+        DiskTiers::Idle => io_finding(root, true),
+    };
+    Effects { io, sched_ext: probe::sched_ext(Path::new("/sys")) }
 }
 
 impl Present {
@@ -74,7 +65,7 @@ impl TierTree {
         if self.observing {
             return None;
         }
-        let found = Effects::read(&self.root, self.disk_tiers);
+        let found = read(&self.root, self.disk_tiers);
         (found != self.present().effects).then_some(found)
     }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use super::CgroupError;
+pub(super) use crate::core::weights::number;
 
 /// Longest value file that is read in one go: a number, a word, or the `default N` line that
 /// begins a per-device file.
@@ -51,12 +52,6 @@ pub(super) fn read_number(path: &Path) -> Result<u64, CgroupError> {
     })
 }
 
-/// `100` or `default 100`, whatever lines come after.
-pub(super) fn number(value: &str) -> Option<u64> {
-    let value = value.lines().next()?;
-    value.strip_prefix("default ").unwrap_or(value).trim().parse().ok()
-}
-
 /// Writes `value` to an existing file.
 pub(super) fn write_value(path: &Path, value: &str) -> Result<(), CgroupError> {
     write_raw(path, value).map_err(|error| failed("write", path, Some(value), error))
@@ -84,20 +79,6 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
-/// Which limit it is that the kernel means (cgroup-v2.rst, "Organizing Processes and Threads").
-pub(super) fn limit_of(action: &str, error: &io::Error) -> &'static str {
-    match (action, error.raw_os_error()) {
-        ("create", Some(libc::EAGAIN)) => {
-            ": cgroup.max.descendants or cgroup.max.depth of a group above is reached"
-        }
-        ("create", Some(libc::ENOSPC)) => {
-            ": the kernel has no room for another group with these controllers; groups that were \
-             removed count until their memory is given back"
-        }
-        _ => "",
-    }
-}
-
 /// [`CgroupError::Io`].
 pub(super) fn failed(
     action: &'static str,
@@ -111,14 +92,6 @@ pub(super) fn failed(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_come_with_or_without_the_word_default() {
-        assert_eq!(number("100"), Some(100));
-        assert_eq!(number("default 100"), Some(100));
-        assert_eq!(number("max"), None);
-        assert_eq!(number(""), None);
-    }
 
     #[test]
     fn only_existing_files_are_written_and_errors_name_file_and_value() {

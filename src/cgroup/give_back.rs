@@ -19,13 +19,13 @@ use super::attach::{BUDGET, Mover};
 use super::dirs::{self, inode};
 use super::mounts::Hierarchy;
 use super::tiers::CPU_IDLE;
-use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES};
 use super::{
     Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, freeze, halts,
     in_place, ioprio, members, open,
 };
 use crate::core::model::Tier;
 use crate::core::task::Halt;
+use crate::core::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES};
 use crate::systemd::SLICE;
 
 /// The hierarchies in which records name groups.

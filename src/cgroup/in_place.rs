@@ -25,23 +25,13 @@ use super::attach::Mover;
 use super::dirs::{self, inode};
 use super::process::{Membership, is_within};
 use super::tiers::CPU_IDLE;
-use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES, Scale};
 use super::{Attachment, CgroupError, Group, GroupRecord, Version, WeightPlan, disk_lines, files};
+pub(super) use crate::core::weights::found_number;
+use crate::core::weights::{DISK_SCALES, Scale};
 use crate::units::ProcessRef;
 
 /// cgroup-v2.rst "IO Priority".
 pub(super) const IO_PRIO_CLASS: &str = "io.prio.class";
-
-/// What the owner had in `file`.
-pub(super) fn found_number(record: &GroupRecord, file: &str) -> Option<u64> {
-    let (_, value) = record.found.iter().find(|(name, _)| name == file)?;
-    files::number(value)
-}
-
-/// Whether its owner gave it the least CPU weight the kernel takes. An idle group has none.
-pub fn has_least_cpu_weight(group: &GroupRecord) -> bool {
-    [CPU_SHARES, CPU_WEIGHT].iter().any(|scale| found_number(group, scale.file) == Some(scale.min))
-}
 
 /// See [`super::TierTree::find_in_place`].
 pub(super) fn find(
@@ -404,16 +394,6 @@ mod tests {
         assert_eq!(heeded("1", "default 1\n7:0 300"), None);
         assert_eq!(heeded("1", "default 1\n7:1 40").as_deref(), Some("100\n7:0 300\n7:1 40"));
         assert_eq!(heeded("500", "default 500\n7:1 40").as_deref(), Some("500\n7:1 40"));
-    }
-
-    #[test]
-    fn the_least_weight_is_distinguished_from_all_others() {
-        let is_least = |file, value| Files::new(&[(CPU_IDLE, "0"), (file, value)]).1.record;
-        let is_least = |file, value| has_least_cpu_weight(&is_least(file, value));
-        assert!(is_least("cpu.shares", "2") && is_least("cpu.weight", "1"));
-        assert!(!is_least("cpu.shares", "1024") && !is_least("cpu.weight", "100"));
-        assert!(!is_least("cpu.weight", "2") && !is_least("io.weight", "1"));
-        assert!(!is_least("cpu.weight", "0"), "what an idle group shows");
     }
 
     #[test]

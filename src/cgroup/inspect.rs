@@ -13,7 +13,7 @@
 
 use std::io;
 
-use super::probe::IoKnob;
+use super::IoKnob;
 use super::tiers::CPU_IDLE;
 use super::tree::TierTree;
 use super::{

@@ -6,13 +6,14 @@
 
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::effects::{Effects, Present};
-use super::probe::IoFinding;
+use super::effects::Present;
 use super::tree::TierTree;
 use super::{
     Attachment, Capabilities, CgroupError, CpuTiers, DiskTiers, Group, GroupDirs, GroupRecord,
-    IoTiers, Origin, TreeSettings, Version, dirs, in_place, open, weights,
+    IoTiers, Origin, TreeSettings, Version, dirs, in_place, open,
 };
+use super::{Effects, IoFinding};
+use crate::core::weights;
 use crate::units::ProcessRef;
 
 impl TierTree {

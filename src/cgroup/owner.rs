@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use super::attach::child_groups;
 use super::process::{Pinned, proc_file, vanished};
-use super::{CgroupError, Group, files};
+use super::{CgroupError, Group, denied, files};
 use crate::kernfs::parse::{number, status_field};
 use crate::kernfs::process::read_proc;
 use crate::units::{Pid, ProcessRef, Uids};
@@ -66,15 +66,6 @@ impl Owned {
         // Asked afterwards: what was read is of this process, and of none that took its number.
         if self.pinned.alive() { found } else { Ok(false) }
     }
-}
-
-/// Why a process with these `uids` is not `owner`'s to have managed, and what helps.
-pub fn denied(pid: Pid, uids: Uids, owner: u32) -> CgroupError {
-    CgroupError::Denied(format!(
-        "process {pid} does not belong to uid {owner} alone (its uids: {uids}), and without an \
-         admin's rights only processes that do can be managed: admit yours before they start it, \
-         or ask root or a uid listed in [grpc] admins"
-    ))
 }
 
 /// Looks whether all threads of a process are the owner's alone; `false` when it has ended. What is

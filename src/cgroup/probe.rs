@@ -9,8 +9,9 @@ use std::io;
 use std::path::Path;
 
 use super::obstacle::Obstacle;
-use super::weights::{self, Scale};
+use super::{IoFinding, IoKnob};
 use super::{IoTiers, Version};
+use crate::core::weights;
 
 /// A whole disk: one with hardware behind it (loop, ram, zram, dm and md sit on others or on
 /// memory), or one that was given BFQ, by an operator or by `lrsctl bench` for its modelled disk.
@@ -64,34 +65,6 @@ pub fn iocost_devices(io_cost_qos: &str) -> Vec<String> {
         .filter(|(_, settings)| settings.split(' ').any(|setting| setting == "enable=1"))
         .map(|(device, _)| device.to_owned())
         .collect()
-}
-
-/// Something that makes a disk tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IoKnob {
-    /// A weight file.
-    Weight(Scale),
-    /// `io.prio.class` (cgroup-v2.rst, 5.14+).
-    PriorityClass,
-    /// ioprio_set(2) on every thread, re-applied as threads come.
-    ThreadPriority,
-}
-
-/// How disk tiers are made, and why so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IoFinding {
-    /// For status.
-    pub tiers: IoTiers,
-    /// One or more sentences.
-    pub reason: String,
-    pub(super) knobs: Vec<IoKnob>,
-}
-
-impl IoFinding {
-    /// No disk tiers, for this reason.
-    pub(super) fn none(reason: impl Into<String>) -> IoFinding {
-        IoFinding { tiers: IoTiers::None, reason: reason.into(), knobs: Vec::new() }
-    }
 }
 
 /// What [`io()`] looks at.

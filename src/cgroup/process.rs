@@ -219,11 +219,7 @@ pub(crate) fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     }
 }
 
-/// Whether `path` is `group` or below it.
-pub(crate) fn is_within(path: &str, group: &str) -> bool {
-    let below = path.strip_prefix(group.trim_end_matches('/'));
-    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
+pub(super) use super::is_within;
 
 /// Largest family that is moved. Beyond it a fork bomb is outgrowing the walk.
 const FAMILY_MAX: usize = 65_536;

@@ -4,24 +4,8 @@
 //! vcores. Weights still decide who comes first, but spare CPU above the quota stays unused, so
 //! it has to be seen.
 
-use super::{Attachment, CgroupError, Group, files};
+use super::{Attachment, CgroupError, CpuQuota, Group, files};
 use crate::kernfs::parse;
-
-/// CPU time a group may use in each period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuQuota {
-    /// In microseconds.
-    pub quota: u64,
-    /// In microseconds.
-    pub period: u64,
-}
-
-impl CpuQuota {
-    /// In CPUs.
-    pub fn cpus(self) -> f64 {
-        self.quota as f64 / self.period.max(1) as f64
-    }
-}
 
 /// The quota of the group itself. `None`: unlimited, or a group of LRS.
 pub(super) fn read(group: &Group) -> Result<Option<CpuQuota>, CgroupError> {

@@ -52,6 +52,9 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// them. systemd answers within a few milliseconds; without it they are taken over all the same.
 const PATIENCE_WITH_TASKS: Duration = Duration::from_millis(500);
 
+/// Before systemd is asked once more for what contradicts a job that it has queued.
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+
 /// Between two checks of a scope that is going away.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -221,7 +224,16 @@ pub(super) fn rehome(id: TaskId, origin: &str, processes: &[Pid]) -> Result<(), 
         delegated: false,
         also_delegated: &[],
     };
-    Manager::within(PATIENCE).start_scope(&scope, processes)
+    let give_up = clock::boot_time().after(PATIENCE);
+    loop {
+        match Manager::within(PATIENCE).start_scope(&scope, processes) {
+            // The slice is about to go, as with the last session of its user; then it can be made anew.
+            Err(error) if error.contradicts_a_job() && clock::boot_time() < give_up => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// The innermost slice of the system's manager around `origin`. Slices below a service are those of a

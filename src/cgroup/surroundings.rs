@@ -20,82 +20,29 @@ use std::path::Path;
 use super::attach::{Deadline, Mover, child_groups};
 use super::mounts::{Hierarchy, SYSTEMD};
 use super::process::{self, Membership, is_within};
-use super::{CgroupError, files, scope};
+use super::{CgroupError, HeldBy, Members, Surroundings, UnitPlace, files, scope};
 use crate::core::leaving::Manager;
 use crate::units::{Pid, ProcessRef};
 
-/// See the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Surroundings {
-    /// Who manages the groups that the process is in.
-    pub held_by: HeldBy,
-    /// Its group and those below hold no other process than the task's.
-    pub alone: bool,
-    /// Its group has a CPU weight of its own.
-    pub weighed: bool,
-}
-
-/// Who manages the groups of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeldBy {
-    /// No manager: it is in the root of each hierarchy or in LRS's own tree.
-    None,
-    /// systemd, in this unit, which is not delegated.
-    Systemd(UnitPlace),
-    /// Another manager.
-    Manager(Manager),
-}
-
-/// Which processes make up the task that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Members {
-    /// The process alone: it asks for itself, and execs.
-    Itself,
-    /// The process and its descendants.
-    Family,
-}
-
-/// A unit, as the path of a cgroup names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitPlace {
-    /// With its type.
-    pub name: String,
-    /// Its cgroup, from the root of systemd's hierarchy.
-    pub path: String,
-    /// It is one of a user's own service manager.
-    pub of_user: bool,
-}
-
-impl UnitPlace {
-    /// Whether it is a service; else it is a scope.
-    pub fn is_service(&self) -> bool {
-        self.name.ends_with(".service")
-    }
-
-    /// Whether it is the session of a login (systemd-logind.service(8)).
-    pub fn is_login(&self) -> bool {
-        self.name.starts_with("session-") && self.path.starts_with("/user.slice/user-")
-    }
-
-    fn of(path: &str) -> Option<UnitPlace> {
-        let mut of_user = false;
-        let mut end = 0;
-        for name in path.split('/').skip(1) {
-            end += 1 + name.len();
-            if name.ends_with(".slice") {
-                continue;
-            }
-            if !name.ends_with(".service") && !name.ends_with(".scope") {
-                return None;
-            }
-            if name.starts_with("user@") && name.ends_with(".service") && end < path.len() {
-                of_user = true;
-                continue;
-            }
-            return Some(UnitPlace { name: name.into(), path: path[..end].into(), of_user });
+/// The unit that the cgroup at `path` is of.
+fn unit_at(path: &str) -> Option<UnitPlace> {
+    let mut of_user = false;
+    let mut end = 0;
+    for name in path.split('/').skip(1) {
+        end += 1 + name.len();
+        if name.ends_with(".slice") {
+            continue;
         }
-        None
+        if !name.ends_with(".service") && !name.ends_with(".scope") {
+            return None;
+        }
+        if name.starts_with("user@") && name.ends_with(".service") && end < path.len() {
+            of_user = true;
+            continue;
+        }
+        return Some(UnitPlace { name: name.into(), path: path[..end].into(), of_user });
     }
+    None
 }
 
 /// What [`of`] cannot find out itself.
@@ -119,7 +66,7 @@ pub(super) fn of(
     let unit = facts.systemd_runs.then(|| unit_of(mover, &membership)).flatten();
     let primary = &mover.hierarchies[0];
     let path = membership.path_in(primary).unwrap_or("/");
-    let weight = || primary.dir(path).join(super::weights::CPU_WEIGHT.file);
+    let weight = || primary.dir(path).join(crate::core::weights::CPU_WEIGHT.file);
     let held_by = held_by(mover, &membership, unit.as_ref(), facts.foreign_unit);
     let (dir, weighed) = match (&held_by, unit) {
         (HeldBy::Systemd(_), Some((hierarchy, place))) => {
@@ -144,7 +91,7 @@ fn unit_of<'a>(mover: &Mover<'a>, membership: &Membership) -> Option<(&'a Hierar
     let tracked: Vec<&Hierarchy> = scope::tracked(mover.hierarchies).collect();
     let systemds = tracked.iter().find(|hierarchy| hierarchy.name == SYSTEMD).or(tracked.first());
     let hierarchy = *systemds?;
-    Some((hierarchy, UnitPlace::of(membership.path_in(hierarchy)?)?))
+    Some((hierarchy, unit_at(membership.path_in(hierarchy)?)?))
 }
 
 fn held_by(
@@ -232,8 +179,7 @@ mod tests {
     #[test]
     fn the_path_names_the_unit() {
         let place = |path: &str| {
-            UnitPlace::of(path)
-                .map(|unit| (unit.name, path[unit.path.len()..].to_owned(), unit.of_user))
+            unit_at(path).map(|unit| (unit.name, path[unit.path.len()..].to_owned(), unit.of_user))
         };
         let unit = |name: &str, below: &str, of_user| Some((name.into(), below.into(), of_user));
         assert_eq!(place("/system.slice/cron.service"), unit("cron.service", "", false));

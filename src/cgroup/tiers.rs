@@ -6,14 +6,14 @@
 
 use std::path::Path;
 
-use super::probe::IoKnob;
+use super::IoKnob;
 use super::tree::TierTree;
-use super::weights::{DISK_SCALES, Scale};
 use super::{
     Attachment, CgroupError, Drift, Group, GroupRecord, KernelView, WeightPlan, files, in_place,
 };
 use crate::core::model::{Level, Tier};
 use crate::core::neighbours::RootWeight;
+use crate::core::weights::{DISK_SCALES, Scale};
 
 /// `cpu.idle` of a group (sched/core.c, 5.15+).
 pub(super) const CPU_IDLE: &str = "cpu.idle";

@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cgroups_rs::fs::hierarchies::V1;
 
+use super::IoKnob;
 use super::attach::{self, Mover};
-use super::effects::{Effects, Present};
+use super::effects::{self, Present};
 use super::mounts::{Hierarchy, Mounts, UNIFIED};
 use super::open::{Root, task_id};
-use super::probe::{self, IoKnob};
+use super::probe;
 use super::process::{Membership, is_within};
 use super::tiers::{CPU_IDLE, write_number};
-use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
     GroupDirs, GroupRecord, IoTiers, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu,
@@ -31,6 +31,7 @@ use super::{
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::neighbours::RootWeight;
 use crate::core::task::Halt;
+use crate::core::weights::{self, Scale};
 use crate::sample::QuotaDirs;
 use crate::units::{Pid, ProcessRef};
 
@@ -108,7 +109,7 @@ impl TierTree {
             io_by_thread: false,
             reason: reasons.join("; "),
         };
-        let effects = Effects::read(&root, settings.io);
+        let effects = effects::read(&root, settings.io);
         let scale = match root.version {
             Version::V1 => weights::CPU_SHARES,
             Version::V2 => weights::CPU_WEIGHT,

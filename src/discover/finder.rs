@@ -4,7 +4,7 @@
 //! brings back each answer ([`RuleFinder::answered`]). A task the loop has taken is not proposed
 //! again while its process lives, whatever becomes of the task: an operator who released it meant
 //! it. What was refused is proposed again after a second, then two, up to five minutes, and logged
-//! once for each process and reason ([`super::refusals`]).
+//! once for each process and reason ([`crate::executor::refusals`]).
 //!
 //! A group in place outlives its processes, and its path may be used again: a slot of HTCondor's
 //! keeps its name from job to job. So the task of a group counts as the same while any of the
@@ -14,11 +14,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::refusals::Refusals;
 use super::scan::{Candidate, Node, Scan};
 use super::{Attach, DiscoveredTask, Finder, Hint, Hints, Presumed, Standing};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::{Label, Labels, TaskId};
+use crate::executor::refusals::Refusals;
 use crate::units::{BootTime, ProcessRef};
 
 /// Pause before what was refused once is proposed again.

@@ -5,38 +5,7 @@
 
 use std::collections::HashMap;
 
-use tokio::sync::{mpsc, watch};
-
-use crate::found::Hint;
-
-/// Requests that may wait for the finder, each with 256 hints at most.
-const QUEUED: usize = 16;
-
-/// The loop's end.
-#[derive(Debug)]
-pub struct HintSender {
-    /// What a scheduler reported of its containers.
-    pub hints: mpsc::Sender<Vec<Hint>>,
-    /// The number of the last look that the loop wants ([`super::looks`]): a client asks for a slot in the
-    /// group of another manager, and its task may not be found yet. Any number may be wanted at once.
-    pub looks: watch::Sender<u64>,
-}
-
-/// The finder's end.
-#[derive(Debug)]
-pub struct HintReceiver {
-    /// See [`HintSender::hints`].
-    pub hints: mpsc::Receiver<Vec<Hint>>,
-    /// To be done now; `Command::Looked` says when they are over.
-    pub looks: watch::Receiver<u64>,
-}
-
-/// New ends.
-pub fn hint_queue() -> (HintSender, HintReceiver) {
-    let (hints, hinted) = mpsc::channel(QUEUED);
-    let (looks, wanted) = watch::channel(0);
-    (HintSender { hints, looks }, HintReceiver { hints: hinted, looks: wanted })
-}
+use crate::executor::found::Hint;
 
 /// Most hints that are kept.
 const KEPT: usize = 4096;

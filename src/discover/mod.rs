@@ -16,13 +16,14 @@ mod looks;
 pub(crate) mod made_up;
 pub mod proc_file;
 pub mod processes;
-pub mod refusals;
 pub mod rules;
 pub mod scan;
 pub mod thread;
 pub mod yarn;
 
-pub use self::hint::{HintReceiver, HintSender, Hints, hint_queue};
+pub use self::hint::Hints;
 pub use crate::core::model::Standing;
 pub use crate::core::task::Finder;
-pub use crate::found::{Attach, DiscoveredTask, Hint, Master, Presumed};
+pub use crate::executor::found::{
+    Attach, DiscoveredTask, Hint, HintReceiver, HintSender, Master, Presumed, hint_queue,
+};

@@ -16,35 +16,32 @@ use crate::config::rule::{Part, Pattern, Rule, Template};
 use crate::core::model::{Label, Labels};
 use crate::kernfs::name;
 
-impl Pattern {
-    /// Whether it matches; adds to `caught` what its named groups caught.
-    fn catch(&self, text: &[u8], caught: &mut Caught) -> bool {
-        if self.names().next().is_none() {
-            return self.regex().is_match(text);
-        }
-        let Some(found) = self.regex().captures(text) else { return false };
-        for name in self.names() {
-            let value = found.name(name).map_or(&b""[..], |group| group.as_bytes());
-            caught.insert(name.to_owned(), value.to_vec());
-        }
-        true
-    }
-}
-
 /// What the named groups caught.
 type Caught = HashMap<String, Vec<u8>>;
 
-impl Template {
-    fn fill(&self, caught: &Caught) -> Option<Label> {
-        let mut filled = Vec::new();
-        for part in self.parts() {
-            match part {
-                Part::Literal(text) => filled.extend_from_slice(text.as_bytes()),
-                Part::Group(name) => filled.extend_from_slice(caught.get(name)?),
-            }
-        }
-        Label::new(std::str::from_utf8(&filled).ok()?).ok()
+/// Whether `pattern` matches; adds to `caught` what its named groups caught.
+fn catch(pattern: &Pattern, text: &[u8], caught: &mut Caught) -> bool {
+    if pattern.names().next().is_none() {
+        return pattern.regex().is_match(text);
     }
+    let Some(found) = pattern.regex().captures(text) else { return false };
+    for name in pattern.names() {
+        let value = found.name(name).map_or(&b""[..], |group| group.as_bytes());
+        caught.insert(name.to_owned(), value.to_vec());
+    }
+    true
+}
+
+/// The label that `template` makes of what was caught.
+fn fill(template: &Template, caught: &Caught) -> Option<Label> {
+    let mut filled = Vec::new();
+    for part in template.parts() {
+        match part {
+            Part::Literal(text) => filled.extend_from_slice(text.as_bytes()),
+            Part::Group(name) => filled.extend_from_slice(caught.get(name)?),
+        }
+    }
+    Label::new(std::str::from_utf8(&filled).ok()?).ok()
 }
 
 /// A process as rules see it. `None`: not to be had, and then nothing that asks for it matches.
@@ -74,55 +71,41 @@ pub struct Match {
 /// What the first rule that matches makes of `subject`.
 pub fn first_match(rules: &[Rule], subject: &mut impl Subject) -> Option<Match> {
     rules.iter().enumerate().find_map(|(rule, wanted)| {
-        let (labels, group) = wanted.matches(subject)?;
+        let (labels, group) = matches(wanted, subject)?;
         Some(Match { rule, labels, group })
     })
 }
 
-impl Rule {
-    /// Every pattern it has.
-    pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
-        let values = self.environment.iter().map(|(_, pattern)| pattern);
-        self.command.iter().chain(&self.cgroup).chain(values)
-    }
-
-    /// Whether processes in the group of this path, as in [`Subject::cgroup`], are not the task's.
-    pub fn excepts(&self, path: &[u8]) -> bool {
-        self.except.as_ref().is_some_and(|pattern| pattern.regex().is_match(path))
-    }
-
-    fn matches(&self, subject: &mut impl Subject) -> Option<(Labels, Option<String>)> {
-        let mut caught = Caught::new();
-        let mut group = None;
-        if let Some(pattern) = &self.cgroup {
-            let path = subject.cgroup()?;
-            // From the top: what the pattern names is the task, with all that is below it.
-            let matched =
-                groups(path).find(|group| pattern.catch(&name::bytes(group), &mut caught));
-            group = Some(matched?.to_owned());
-            if self.excepts(&name::bytes(path)) {
-                return None;
-            }
-        }
-        if let Some(pattern) = &self.command
-            && !pattern.catch(subject.command()?, &mut caught)
-        {
+fn matches(rule: &Rule, subject: &mut impl Subject) -> Option<(Labels, Option<String>)> {
+    let mut caught = Caught::new();
+    let mut group = None;
+    if let Some(pattern) = &rule.cgroup {
+        let path = subject.cgroup()?;
+        // From the top: what the pattern names is the task, with all that is below it.
+        let matched = groups(path).find(|group| catch(pattern, &name::bytes(group), &mut caught));
+        group = Some(matched?.to_owned());
+        if rule.excepts(&name::bytes(path)) {
             return None;
         }
-        // The kernel takes longer to write a status file than a command line, which says more.
-        if !self.users.is_empty() && !self.users.contains(&subject.user()?) {
+    }
+    if let Some(pattern) = &rule.command
+        && !catch(pattern, subject.command()?, &mut caught)
+    {
+        return None;
+    }
+    // The kernel takes longer to write a status file than a command line, which says more.
+    if !rule.users.is_empty() && !rule.users.contains(&subject.user()?) {
+        return None;
+    }
+    for (name, pattern) in &rule.environment {
+        if !catch(pattern, subject.variable(name)?, &mut caught) {
             return None;
         }
-        for (name, pattern) in &self.environment {
-            if !pattern.catch(subject.variable(name)?, &mut caught) {
-                return None;
-            }
-        }
-        let fill = |template: &Option<Template>| template.as_ref()?.fill(&caught);
-        let (name, job, kind) = (fill(&self.id), fill(&self.job), fill(&self.kind));
-        let labels = Labels { name, job, kind, group: None };
-        Some((labels, group))
     }
+    let made = |template: &Option<Template>| fill(template.as_ref()?, &caught);
+    let (name, job, kind) = (made(&rule.id), made(&rule.job), made(&rule.kind));
+    let labels = Labels { name, job, kind, group: None };
+    Some((labels, group))
 }
 
 /// `/a`, `/a/b` and `/a/b/c` of `/a/b/c`; `/` of `/`, which holds everything and is below nothing.

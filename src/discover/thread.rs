@@ -32,13 +32,13 @@ use super::looks::Looks;
 use super::processes::Proc;
 use super::scan::Node;
 use super::{DiscoveredTask, Hint, HintReceiver, Hints};
+use crate::access::Access;
 use crate::clock;
 use crate::command::{Command, CommandError, ErrorKind, YarnFound};
 use crate::config::Config;
 use crate::core::model::TaskId;
 use crate::discover::yarn::finder::{NodeFinder, Settings};
 use crate::discover::yarn::join;
-use crate::publish::Access;
 use crate::units::{BootTime, Moment, Pid, ProcessRef, WallTime};
 
 /// When what was seen once by a rule is looked at again: an exec may follow a fork.

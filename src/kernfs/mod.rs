@@ -6,6 +6,7 @@
 //! what a task is.
 
 pub mod files;
-pub mod name;
 pub mod parse;
 pub mod process;
+
+pub use crate::core::name;

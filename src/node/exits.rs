@@ -1,4 +1,4 @@
-//! How main processes ended, for [`Watch::how_ended`](crate::driver::world::Watch::how_ended).
+//! How main processes ended, for [`Watch::how_ended`](crate::executor::world::Watch::how_ended).
 //!
 //! lrsd is not its parent, so that wait(2) does not serve. Two other places have the status:
 //!

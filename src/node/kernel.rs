@@ -14,7 +14,7 @@ use crate::core::model::Level;
 use crate::core::neighbours::RootWeight;
 use crate::core::sample::TaskSample;
 use crate::core::task::{Attachment, Halt};
-use crate::driver::world::{Facts, Identity, Kernel, Move, Whereabouts};
+use crate::executor::world::{Facts, Identity, Kernel, Move, Whereabouts};
 use crate::sample;
 use crate::units::{Pid, ProcessRef};
 

@@ -1,4 +1,4 @@
-//! The node as the loop's [`World`](crate::driver::world::World): its cgroups, its processes, the
+//! The node as the loop's [`World`](crate::executor::world::World): its cgroups, its processes, the
 //! threads beside the loop, the records, and what wakes the loop.
 //!
 //! | file | job |
@@ -10,7 +10,7 @@
 //! | `worker`, `reader`, `units` | the threads: attaching, reading, asking systemd |
 //! | `process`, `rights` | who a pid is; who may do what |
 //!
-//! It decides nothing: what to do, and in which order, is the loop's ([`crate::driver`]).
+//! It decides nothing: what to do, and in which order, is the loop's ([`crate::executor`]).
 
 pub(crate) mod exits;
 mod kernel;
@@ -30,17 +30,19 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use crate::access::CommandReceiver;
+use crate::access::take_commands;
 use crate::cgroup::{Group, TierTree};
-use crate::command::CommandReceiver;
 use crate::config::Config;
 use crate::core::event::Event;
 use crate::core::model::TaskId;
 use crate::core::step::Record;
-use crate::driver::job::Job;
-use crate::driver::message::Message;
-use crate::driver::take_commands;
-use crate::driver::turn::Happened;
-use crate::driver::world::{Facts, HowEnded, Jobs, Key, Pin, Records, Settings, Storable, Watch};
+use crate::executor::job::Job;
+use crate::executor::message::Message;
+use crate::executor::turn::Happened;
+use crate::executor::world::{
+    Facts, HowEnded, Jobs, Key, NotStored, Pin, Records, Settings, Storable, Watch,
+};
 use crate::rights::Rights;
 use crate::state::{StateError, Store};
 use crate::units::{Pid, ProcessRef};
@@ -48,7 +50,7 @@ use exits::{ExitLookup, Unknown, of_pidfd};
 use watch::{Ended, Ready, Watcher};
 use worker::{Inward, Workers};
 
-pub use run::DriverError;
+pub use run::{DriverError, run};
 pub use start::{Parts, StartError, start};
 
 /// Changes the log filter; the error says what is wrong with the new directives.
@@ -207,27 +209,37 @@ impl Watch for Node {
 }
 
 impl Records for Node {
-    fn put(&mut self, known: Storable<'_>) -> Result<(), StateError> {
-        match known {
+    fn put(&mut self, known: Storable<'_>) -> Result<(), NotStored> {
+        let stored = match known {
             Storable::Task(task) => self.store.put_task(task),
             Storable::Reservation(record) => self.store.put_reservation(record),
-        }
+        };
+        stored.map_err(not_stored)
     }
 
-    fn forget(&mut self, record: Record) -> Result<(), StateError> {
-        match record {
-            Record::Task(id) => self.store.remove_task(id),
+    fn forget(&mut self, record: Record) -> Result<(), NotStored> {
+        let removed = match record {
+            Record::Task(id) => {
+                // What it was made of is free now.
+                crate::trim::ended();
+                self.store.remove_task(id)
+            }
             Record::Reservation(id) => self.store.remove_reservation(id),
-        }
+        };
+        removed.map_err(not_stored)
     }
 
-    fn append(&mut self, event: &Event) -> Result<(), StateError> {
-        self.store.append(event)
+    fn append(&mut self, event: &Event) -> Result<(), NotStored> {
+        self.store.append(event).map_err(not_stored)
     }
 
-    fn resume(&mut self) -> Result<bool, StateError> {
-        self.store.resume()
+    fn resume(&mut self) -> Result<bool, NotStored> {
+        self.store.resume().map_err(not_stored)
     }
+}
+
+fn not_stored(error: StateError) -> NotStored {
+    NotStored(error.to_string())
 }
 
 impl Jobs for Node {

@@ -2,7 +2,7 @@
 
 pub use crate::cgroup::is_shaped_by;
 use crate::command::{CommandError, ErrorKind};
-use crate::driver::world::{Identity, Pin};
+use crate::executor::world::{Identity, Pin};
 use crate::kernfs::files::Explained;
 use crate::kernfs::process::{self, PinError, has_exited, proc_file, read_proc};
 use crate::units::{BootTime, Pid, ProcessRef, Uids};

@@ -14,8 +14,8 @@ use crate::cgroup::{OpenFiles, Reading, TierTree};
 use crate::clock;
 use crate::core::model::TaskId;
 use crate::core::task::Halt;
-use crate::driver::job::{Check, ReadRequest};
-use crate::driver::message::{Ahead, CycleReport, Message};
+use crate::executor::job::{Check, ReadRequest};
+use crate::executor::message::{Ahead, CycleReport, Message};
 use crate::sample::{Sample, Sampler};
 use crate::units::{BootTime, Pid};
 

@@ -12,15 +12,15 @@ use super::rights::rights;
 use super::watch::Watcher;
 use super::worker::{Inward, Workers};
 use super::{Node, ReloadLog, Remote, Signal};
+use crate::access::CommandReceiver;
 use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
-use crate::command::CommandReceiver;
 use crate::config::Config;
 use crate::core::model::TaskId;
 use crate::discover::HintSender;
-use crate::driver::message::Message;
-use crate::driver::world::Facts;
-use crate::driver::{Driver, OwnGroup, Resumed, Tickets};
+use crate::executor::message::Message;
+use crate::executor::world::Facts;
+use crate::executor::{Loop, OwnGroup, Resumed, Tickets};
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -74,7 +74,7 @@ pub enum StartError {
 ///
 /// # Errors
 /// What is missing.
-pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
+pub fn start(parts: Parts) -> Result<(Loop<Node>, Remote), StartError> {
     let Parts { config, config_file, reload_log, tree, store, recovered, .. } = parts;
     let mut sampler = parts.sampler;
     let now = clock::now();
@@ -102,7 +102,11 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
     let waiter_epoch = crate::state::new_epoch();
     let resumed = Resumed {
         rights: rights(&config),
-        tickets: Tickets::open(&config.daemon.runtime_dir, waiter_epoch, now.boot),
+        tickets: Tickets::with_key(
+            &crate::state::ticket_key::of(&config.daemon.runtime_dir),
+            waiter_epoch,
+            now.boot,
+        ),
         config,
         recovered,
         history_state: store.standing().clone(),
@@ -137,7 +141,7 @@ pub fn start(parts: Parts) -> Result<(Driver<Node>, Remote), StartError> {
         facts,
         stop: false,
     };
-    Ok((Driver::resume(node, resumed, now), remote))
+    Ok((Loop::resume(node, resumed, now), remote))
 }
 
 /// The time namespace of this process (namespaces(7)); `None`: the kernel has none.

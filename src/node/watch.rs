@@ -21,8 +21,8 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::core::model::TaskId;
-use crate::driver::turn::End;
-use crate::driver::world::Key;
+use crate::executor::turn::End;
+use crate::executor::world::Key;
 use crate::units::Pid;
 
 /// Tokens below this are fixed; those from it on are processes.
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_process_that_ends_is_reported_once_and_before_anything_else() {
-        let (_, commands) = crate::command::queue().unwrap();
+        let (_, commands) = crate::access::queue().unwrap();
         let mut watcher = Watcher::new(commands.wake_fd()).unwrap();
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();

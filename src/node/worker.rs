@@ -26,8 +26,8 @@ use crate::cgroup::{
     Attached, Attachment, CgroupError, Conditions, Group, Kin, Origin, TierTree, WeightPlan,
 };
 use crate::core::model::Tier;
-use crate::driver::job::{GroupJob, ReadRequest, UnitJob};
-use crate::driver::message::{Message, Placed};
+use crate::executor::job::{GroupJob, ReadRequest, UnitJob};
+use crate::executor::message::{Message, Placed};
 use crate::sample::Sampler;
 use crate::units::ProcessRef;
 

@@ -23,7 +23,7 @@ use crate::cgroup::{GroupDirs, MemoryGroups};
 use crate::kernfs::files::{Descriptors, LimitError};
 use crate::kernfs::name;
 use crate::kernfs::parse::{self, Odd};
-use crate::units::{Bytes, ProcessRef};
+use crate::units::Bytes;
 
 mod group;
 mod node;
@@ -36,6 +36,7 @@ pub use crate::core::sample::{
     CpuTimes, DiskBytes, MemoryLimit, MemorySample, NodePressure, NodeSample, ParentSample, Sample,
     TaskPressure, TaskSample, ThreadCounters, ThreadLook,
 };
+pub use crate::executor::group::TaskSource;
 pub use node::cpus::{CpuReader, CpuReading, QuotaDirs};
 pub use sampler::Sampler;
 
@@ -75,15 +76,6 @@ impl Settings {
             page_size: rustix::param::page_size() as u64,
         }
     }
-}
-
-/// What a task is made of, for the sampler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskSource {
-    /// Everything in these groups and below.
-    Group(GroupDirs),
-    /// A process and its descendants (observe mode).
-    Processes(ProcessRef),
 }
 
 /// Why sampling cannot begin.

@@ -10,10 +10,10 @@
 use std::time::Duration;
 
 use super::{history, request};
+use crate::access::Access;
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::EventKind;
 use crate::proto;
-use crate::publish::Access;
 
 /// The event `exit` as a rule comes with the end; no caller waits longer for one that does not
 /// come.

@@ -7,13 +7,14 @@
 use serde_json::Value;
 
 use super::request;
+use crate::access::Access;
 use crate::command::CommandError;
 use crate::config::Classify;
 use crate::core::exit::Exit;
 use crate::core::jobs::End;
 use crate::core::model::Tier;
 use crate::core::rate::class_of;
-use crate::publish::{self, Access, Ended};
+use crate::publish::{self, Ended};
 use crate::units::{Share, WallTime};
 use crate::{proto, wire};
 

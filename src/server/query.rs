@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::command::{CommandError, ErrorKind};
 use crate::core::colocation::{self, Advice, Question, Running};
 use crate::core::event::Event;
 use crate::core::model::{Label, TaskId};
 use crate::core::pace;
-use crate::publish::{Access, GUARD, SLOTS, Snapshot};
+use crate::publish::{GUARD, SLOTS, Snapshot};
 use crate::server::request;
 use crate::units::{BootTime, Share};
 use crate::{proto, wire};

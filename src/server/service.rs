@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use crate::access::Access;
 use crate::command::{
     AdmitRequest, Caller, Command, CommandError, JobPriority, QueueId, QueuePage, QueueRequest,
     ReserveRequest,
@@ -17,7 +18,7 @@ use crate::core::event::Change;
 use crate::core::model::{Priority, TaskId};
 use crate::discover::Hint;
 use crate::proto;
-use crate::publish::{Access, EventRing, Snapshot};
+use crate::publish::{EventRing, Snapshot};
 
 /// The service. Cheap to clone.
 #[derive(Clone, Debug)]

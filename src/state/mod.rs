@@ -20,6 +20,7 @@ pub mod aside;
 pub mod checksum;
 pub mod journal;
 pub mod record;
+pub mod ticket_key;
 
 #[cfg(test)]
 mod tests;
@@ -31,10 +32,10 @@ use crate::core::event::Event;
 use crate::core::history_state::HistoryState;
 use crate::core::model::{ReservationId, TaskId};
 use crate::core::task::Task;
+pub use crate::executor::recovered::{DAMAGE_NAMED, Damage, Recovered, ReservationRecord};
 use aside::SetAside;
 use journal::Journal;
 use lrs_host::files::at;
-use record::ReservationRecord;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -52,80 +53,6 @@ pub fn new_epoch() -> u32 {
         _ => lrs_host::clock::now().wall.unix_micros() as u32,
     };
     number.max(1)
-}
-
-/// Something of the stored state that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub what: String,
-}
-
-/// Everything an earlier daemon left.
-#[derive(Debug, Default)]
-pub struct Recovered {
-    /// Task records of this boot.
-    pub tasks: Vec<Task>,
-    /// Task records of an earlier boot: their processes are gone.
-    pub tasks_of_earlier_boots: Vec<Task>,
-    /// Reservations of this boot.
-    pub reservations: Vec<ReservationRecord>,
-    /// Tasks with a damaged record; their cgroup may still be there.
-    pub damaged_tasks: Vec<TaskId>,
-    /// Kept events, oldest first.
-    pub events: Vec<Event>,
-    /// What could not be read; of what more than [`DAMAGE_NAMED`] files have, only these.
-    pub damaged: Vec<Damage>,
-    /// How many more files could not be read.
-    pub damaged_more: usize,
-    /// Keys of records that this lrsd does not know, each with its file.
-    pub unknown_keys: Vec<String>,
-    /// Part of the history could not be read: that it does not know a task proves nothing.
-    pub history_damaged: bool,
-}
-
-/// So many files have a sentence each.
-pub const DAMAGE_NAMED: usize = 8;
-
-impl Recovered {
-    /// The damage, one sentence each: of a few files of each, of many of all
-    /// together.
-    pub fn damage_in_words(&self) -> Vec<String> {
-        let sentence = |damage: &Damage| format!("{} {}", damage.path.display(), damage.what);
-        let mut sentences: Vec<String> = match (self.damaged.first(), self.damaged_more) {
-            (Some(first), more) if more > 0 => vec![format!(
-                "{} files could not be read and are kept as *.damaged beside; the first: {}",
-                self.damaged.len() + more,
-                sentence(first)
-            )],
-            _ => self.damaged.iter().map(sentence).collect(),
-        };
-        match &self.unknown_keys[..] {
-            [] => {}
-            [only] => sentences.push(only.clone()),
-            [first, others @ ..] => sentences.push(format!(
-                "{first}; so have {} more files: they were written by another lrsd, and are read \
-                 without those keys",
-                others.len()
-            )),
-        }
-        sentences
-    }
-
-    fn damage(&mut self, damage: Damage) {
-        if self.damaged.len() < DAMAGE_NAMED {
-            self.damaged.push(damage);
-        } else {
-            self.damaged_more += 1;
-        }
-    }
-
-    /// Whether an earlier daemon of this boot had tasks: they may run still.
-    pub fn has_tasks(&self) -> bool {
-        !self.tasks.is_empty() || !self.damaged_tasks.is_empty()
-    }
 }
 
 /// The open state directory.

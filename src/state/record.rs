@@ -1,7 +1,7 @@
 //! What is stored: one small JSON file for each task and each reservation.
 //!
 //! The record of a task is the core's [`Task`](crate::core::task::Task) itself, that of a reservation is
-//! [`ReservationRecord`]: each is written and read by that one type; its parts are objects of their
+//! [`ReservationRecord`](super::ReservationRecord): each is written and read by that one type; its parts are objects of their
 //! own, so that no key can be there twice. Every record carries the [`FORMAT`], the boot it belongs
 //! to and a [`checksum`]. A record of another boot describes processes that cannot exist any more; one
 //! that does not fit its checksum, or is of another format, is of no use to this daemon, and is set
@@ -15,17 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use super::FORMAT;
 use super::checksum::{self, Checked};
-use crate::core::model::ReservationId;
-use crate::core::state::Reservation;
-
-/// A reservation, as it has to be found again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReservationRecord {
-    /// Its id.
-    pub id: ReservationId,
-    /// What the core knows of it.
-    pub reservation: Reservation,
-}
 
 /// A record with what makes it safe to read back.
 #[derive(Serialize, Deserialize)]

@@ -73,6 +73,11 @@ pub enum ManagerError {
 }
 
 impl ManagerError {
+    /// systemd has a job queued that this contradicts: to stop the slice that a unit is to be in, say.
+    pub fn contradicts_a_job(&self) -> bool {
+        self.name() == Some("org.freedesktop.systemd1.TransactionIsDestructive")
+    }
+
     /// The D-Bus error name, when systemd gave one.
     pub fn name(&self) -> Option<&str> {
         let ManagerError::Refused { source, .. } = self else { return None };

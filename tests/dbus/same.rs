@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use lrs::access::Access;
 use lrs::command::YarnFound;
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
-use lrs::publish::Access;
 use lrs::serve;
 use serde_json::{Value as Json, json};
 use tonic::transport::Channel;
@@ -551,7 +551,7 @@ async fn both_servers_report_the_same_of_yarn() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lrsd.sock");
     let socket = serve::bind(&path).unwrap();
-    let (commands, _taken) = lrs::command::queue().unwrap();
+    let (commands, _taken) = lrs::access::queue().unwrap();
     let (snapshot, events) = (bench.snapshot.subscribe(), Arc::clone(&bench.events));
     let access = Access::new(commands, snapshot, events);
     tokio::spawn(serve::serve(socket, access, serve::Health::new(), std::future::pending()));

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lrs::access::CommandSender;
 use lrs::cgroup::TierTree;
-use lrs::command::{Command as Order, CommandError, CommandSender};
+use lrs::command::{Command as Order, CommandError};
 use lrs::config::{Config, Mode};
 use lrs::core::event::{Event, EventKind};
 use lrs::core::model::{Label, Labels, TaskId};
@@ -60,7 +61,7 @@ impl Loop {
         let (store, recovered) =
             Store::open(dir.path(), &lrs::state::boot_id().unwrap(), 7).unwrap();
         let events = Arc::new(EventRing::new(1000, recovered.events.iter().cloned()));
-        let (commands, queue) = lrs::command::queue().unwrap();
+        let (commands, queue) = lrs::access::queue().unwrap();
         let (hints, hinted) = lrs::discover::hint_queue();
         let (sender, snapshot) = watch::channel(Arc::new(Snapshot::default()));
         let parts = Parts {
@@ -78,7 +79,7 @@ impl Loop {
         };
         let (driver, remote) = node::start(parts).unwrap();
         let last_turn = LastTurn::new(lrs::clock::boot_time());
-        let thread = std::thread::spawn(move || driver.run(&last_turn, None));
+        let thread = std::thread::spawn(move || node::run(driver, &last_turn, None));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let running = Some((remote, thread));
         let hinted = std::sync::Mutex::new(hinted);

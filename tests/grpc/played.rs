@@ -5,10 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lrs::command::{self, Command, CommandReceiver};
+use lrs::access::Access;
+use lrs::access::{self, CommandReceiver};
+use lrs::command::Command;
 use lrs::core::event::{Event, EventKind};
 use lrs::core::model::TaskId;
-use lrs::publish::{Access, EventRing, LastTurn, Snapshot};
+use lrs::publish::{EventRing, LastTurn, Snapshot};
 use lrs::units::WallTime;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
@@ -28,7 +30,7 @@ pub struct Played {
 impl Played {
     /// With a server's ends of the same channels.
     pub fn new(events: EventRing) -> (Played, Access) {
-        let (sender, receiver) = command::queue().unwrap();
+        let (sender, receiver) = access::queue().unwrap();
         let (snapshot, newest) = watch::channel(Arc::default());
         let events = Arc::new(events);
         let access = Access::new(sender, newest, Arc::clone(&events));

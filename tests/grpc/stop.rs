@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lrs::access::Access;
 use lrs::command::Command;
 use lrs::core::event::EventKind;
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
-use lrs::publish::{Access, EventRing};
+use lrs::publish::EventRing;
 use lrs::serve::{self, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -133,7 +134,7 @@ async fn a_client_that_comes_before_the_daemon_is_ready_waits() {
     early.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     assert!(early.try_read(&mut [0; 1]).is_err(), "no server answers yet");
 
-    let (commands, _receiver) = lrs::command::queue().unwrap();
+    let (commands, _receiver) = lrs::access::queue().unwrap();
     let (_snapshot, newest) = tokio::sync::watch::channel(Arc::default());
     let access = Access::new(commands, newest, Arc::new(EventRing::new(1, [])));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -4,7 +4,7 @@
 //! [`crate::placement`] decides and this carries out: it has no rule of its own about which task goes
 //! where. So a published result can be held against the policy that `lrs-place plan` has, and all
 //! policies against each other on the same workload. A node with LRS is that of
-//! [`lrs::pretend`]: lrsd's own loop.
+//! [`lrs_sim::pretend`]: lrsd's own loop.
 //!
 //! | module | what |
 //! |---|---|

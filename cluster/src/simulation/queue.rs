@@ -3,7 +3,7 @@
 //! A queue is four jobs of tasks that all wait from the start, one job after another or interleaved.
 //! The tasks of a job are alike: so much work, so much of it computing (the rate of a task alone),
 //! the rest synchronous disk requests, in rounds of 500 ms. With LRS each task is a request that waits,
-//! and lrsd's loop decides ([`lrs::pretend`]); a task begins to work when its request is answered. With
+//! and lrsd's loop decides ([`lrs_sim::pretend`]); a task begins to work when its request is answered. With
 //! a fixed number of slots the first so many of the queue run side by side at equal weights and each end
 //! starts the next, as `xargs -P` does.
 //!
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use clap::Args;
 use fastrand::Rng;
-use lrs::config::{Auto, Config};
-use lrs::pretend::{BOOT, HOME, Machine};
+use lrs_config::{Auto, Config};
 use lrs_core::model::{Label, Labels};
 use lrs_core::order::QueueOrder;
 use lrs_core::probe::Formula;
 use lrs_core::units::Pid;
 use lrs_sim::load::Load;
 use lrs_sim::node::{Hardware, Node};
+use lrs_sim::pretend::{BOOT, HOME, Machine};
 use lrs_sim::tree::ROOT;
 
 /// Slots a core that LRS is compared with.

@@ -1,6 +1,6 @@
 //! A node with LRS in a cluster: the real core decides tiers, promotions and how many slots there are.
 //!
-//! Each task that the cluster's policy starts here is a request to lrsd's loop ([`lrs::pretend`]),
+//! Each task that the cluster's policy starts here is a request to lrsd's loop ([`lrs_sim::pretend`]),
 //! and works from when that is answered; the slots that the core opens and withdraws are what the node
 //! offers at its next heartbeat. Settings are those that are shipped.
 //!
@@ -9,13 +9,13 @@
 
 use std::time::Duration;
 
-use lrs::config::{Auto, Config};
-use lrs::pretend::machine::Answer;
-use lrs::pretend::{self, HOME};
-use lrs::proto;
+use lrs_api::proto;
+use lrs_config::{Auto, Config};
 use lrs_core::model::{Label, Labels};
 use lrs_core::units::{MemoryAmount, Pid, Share};
 use lrs_sim::load::Load;
+use lrs_sim::pretend::machine::Answer;
+use lrs_sim::pretend::{self, HOME};
 
 use crate::placement::cluster::TaskId;
 use crate::placement::input::SlotsInput;

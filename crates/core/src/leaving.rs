@@ -30,7 +30,7 @@
 //! manager's scope. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
 //! admit` moves a part out of a unit whatever is lost, and warns of it. `--leave-unit` moves whatever is
 //! lost; out of another manager's group it does so for an administrator alone.
-//! Pure: `driver/keeping.rs` brings the facts.
+//! Pure: `crates/executor/src/keeping.rs` brings the facts.
 
 /// What is known of a process that is to be a task.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 
 use std::{fmt, io};
 
+pub use lrs_core::errno::Explained;
+
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
@@ -30,21 +32,6 @@ pub fn thread() -> io::Result<()> {
     // It does nothing, so it cannot have panicked.
     drop(thread.join());
     Ok(())
-}
-
-/// An error of a system call with, where a limit was reached, which one and how it is raised.
-#[derive(Clone, Copy, Debug)]
-pub struct Explained<'e>(pub &'e io::Error);
-
-impl fmt::Display for Explained<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = match Errno::from_io_error(self.0) {
-            Some(Errno::MFILE) => ": out of file descriptors; raise LimitNOFILE= of lrsd.service",
-            Some(Errno::NFILE) => ": the node is out of file descriptors; raise fs.file-max",
-            _ => "",
-        };
-        write!(f, "{}{limit}", self.0)
-    }
 }
 
 /// The same where a thread, or what it needs, was refused (clone(2)).

@@ -208,7 +208,7 @@ proptest! {
         }
         match Template::new(&text) {
             Ok(template) => prop_assert_eq!(
-                template.fill(&caught).map(|label| label.to_string()),
+                fill(&template, &caught).map(|label| label.to_string()),
                 Label::new(&expected).ok().map(|label| label.to_string())
             ),
             Err(problem) => prop_assert!(text.is_empty() || text.len() > 256, "{}: {}", text, problem),

@@ -1,6 +1,5 @@
 use super::*;
 use crate::config::Config;
-use crate::config::discover::tests::uncommented_rules;
 use crate::discover::made_up::Tree;
 
 pub(crate) const DAEMON: i32 = 900;
@@ -477,4 +476,17 @@ mod real {
         children.iter_mut().for_each(|child| drop(child.wait()));
         assert!(idle.iter().all(|(_, read, found)| *read < 200 && *found == 1000), "{idle:?}");
     }
+}
+
+/// The rules of the shipped file with the "#" before each line removed, as its reader would do.
+fn uncommented_rules() -> String {
+    let file = crate::config::example();
+    let start = file.find("#[[discover]]").unwrap();
+    file[start..]
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(key) if !key.starts_with(' ') => format!("{key}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect()
 }

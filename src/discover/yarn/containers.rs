@@ -7,8 +7,8 @@ use super::classify::{Kind, Launch};
 use super::ids::{ContainerId, label};
 use super::watch::PidFile;
 use crate::core::model::{Label, Labels, Priority, TaskId};
-use crate::discover::refusals::Refusals;
 use crate::discover::{Attach, DiscoveredTask, Finder, Presumed, Standing};
+use crate::executor::refusals::Refusals;
 use crate::units::{BootTime, Pid, ProcessRef};
 use crate::{clock, discover};
 

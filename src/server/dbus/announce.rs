@@ -22,10 +22,11 @@ use super::manager::Manager;
 use super::object::{ObjectManager, Properties, shown_task};
 use super::task::{Task, same};
 use super::{MANAGER_PATH, task_path};
+use crate::access::Access;
 use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;
 use crate::proto;
-use crate::publish::{Access, Snapshot};
+use crate::publish::Snapshot;
 
 /// Events read off the ring at once.
 const BATCH: usize = 64;

@@ -30,8 +30,8 @@ use super::call::Call;
 use super::callers::{Callers, Known, NotEntered};
 use super::error::CallError;
 use super::object::{self, Object};
+use crate::access::Access;
 use crate::command::{CommandError, ErrorKind};
-use crate::publish::Access;
 use crate::server::quota::{Full, Permit, Quota};
 use crate::server::service::Service;
 

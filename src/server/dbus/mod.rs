@@ -57,8 +57,8 @@ use self::announce::Announcer;
 use self::callers::{Callers, LOOKUPS};
 use self::dispatch::Server;
 use self::error::CallError;
+use crate::access::Access;
 use crate::config::Bus;
-use crate::publish::Access;
 use crate::server::quota::Quota;
 use crate::server::service::Service;
 

@@ -9,27 +9,25 @@ use crate::command::{CommandError, ErrorKind, shortened};
 pub const TASK_METADATA: &str = "lrs-task";
 
 /// The canonical code of each kind, as the head of the proto file lists them.
-impl From<CommandError> for Status {
-    fn from(error: CommandError) -> Status {
-        let message = shortened(error.message);
-        match error.kind {
-            ErrorKind::InvalidArgument => Status::invalid_argument(message),
-            ErrorKind::NotFound => Status::not_found(message),
-            ErrorKind::AlreadyExists(task) => {
-                let mut status = Status::already_exists(message);
-                // An id is `[a-z0-9-]`, which every metadata value may hold.
-                if let Ok(id) = MetadataValue::try_from(task.to_string()) {
-                    status.metadata_mut().insert(TASK_METADATA, id);
-                }
-                status
+pub fn status(error: CommandError) -> Status {
+    let message = shortened(error.message);
+    match error.kind {
+        ErrorKind::InvalidArgument => Status::invalid_argument(message),
+        ErrorKind::NotFound => Status::not_found(message),
+        ErrorKind::AlreadyExists(task) => {
+            let mut status = Status::already_exists(message);
+            // An id is `[a-z0-9-]`, which every metadata value may hold.
+            if let Ok(id) = MetadataValue::try_from(task.to_string()) {
+                status.metadata_mut().insert(TASK_METADATA, id);
             }
-            ErrorKind::NoFreeSlot => Status::resource_exhausted(message),
-            ErrorKind::FailedPrecondition => Status::failed_precondition(message),
-            ErrorKind::PermissionDenied => Status::permission_denied(message),
-            ErrorKind::WaitTimedOut => Status::deadline_exceeded(message),
-            ErrorKind::Unavailable => Status::unavailable(message),
-            ErrorKind::Internal => Status::internal(message),
+            status
         }
+        ErrorKind::NoFreeSlot => Status::resource_exhausted(message),
+        ErrorKind::FailedPrecondition => Status::failed_precondition(message),
+        ErrorKind::PermissionDenied => Status::permission_denied(message),
+        ErrorKind::WaitTimedOut => Status::deadline_exceeded(message),
+        ErrorKind::Unavailable => Status::unavailable(message),
+        ErrorKind::Internal => Status::internal(message),
     }
 }
 
@@ -55,7 +53,7 @@ mod tests {
             (ErrorKind::Internal, Code::Internal),
         ];
         for (kind, code) in table {
-            let status = Status::from(CommandError::new(kind, "why"));
+            let status = super::status(CommandError::new(kind, "why"));
             assert_eq!((status.code(), status.message()), (code, "why"));
             let id = status.metadata().get(TASK_METADATA).map(|id| id.to_str().unwrap());
             assert_eq!(id, (code == Code::AlreadyExists).then_some("t0000001-2"));

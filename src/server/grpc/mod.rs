@@ -51,9 +51,9 @@ use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use self::dispatch::Grpc;
+use crate::access::Access;
 use crate::proto;
 use crate::proto::shaper_server::ShaperServer;
-use crate::publish::Access;
 use crate::server::quota::Quota;
 
 pub use peer::Peer;

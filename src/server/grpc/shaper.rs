@@ -12,13 +12,15 @@ use prost::Message as _;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
+use super::convert::status;
 use super::early::TicketTo;
 use super::peer::Peer;
 use super::watch::{self, EventStream};
+use crate::access::Access;
 use crate::command::{AdmitRequest, Caller};
 use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
-use crate::publish::{Access, Snapshot};
+use crate::publish::Snapshot;
 use crate::server::service::Service;
 use crate::server::{ending, history, pidfd, query, request};
 
@@ -93,7 +95,7 @@ impl Shaper for GrpcServer {
     }
 
     async fn get_task(&self, request: Request<proto::GetTaskRequest>) -> Answer<proto::Task> {
-        let task = query::task(&self.service.snapshot(), &request.get_ref().id)?;
+        let task = query::task(&self.service.snapshot(), &request.get_ref().id).map_err(status)?;
         Ok(Response::new(proto::Task::clone(&task)))
     }
 
@@ -108,14 +110,18 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::ListHistoryRequest>,
     ) -> Answer<proto::ListHistoryResponse> {
-        Ok(Response::new(history::list(self.service.access(), request.into_inner())?))
+        Ok(Response::new(
+            history::list(self.service.access(), request.into_inner()).map_err(status)?,
+        ))
     }
 
     async fn wait_task(
         &self,
         request: Request<proto::WaitTaskRequest>,
     ) -> Answer<proto::EndedTask> {
-        Ok(Response::new(ending::of_task(self.service.access(), request.into_inner()).await?))
+        Ok(Response::new(
+            ending::of_task(self.service.access(), request.into_inner()).await.map_err(status)?,
+        ))
     }
 
     async fn list_queue(
@@ -123,8 +129,10 @@ impl Shaper for GrpcServer {
         request: Request<proto::ListQueueRequest>,
     ) -> Answer<proto::ListQueueResponse> {
         let caller = caller(&request)?;
-        let asked = request::queue(request.into_inner(), &pidfd::still(&caller))?;
-        Ok(Response::new(request::queue_page(self.service.list_queue(caller, asked).await?)))
+        let asked = request::queue(request.into_inner(), &pidfd::still(&caller)).map_err(status)?;
+        Ok(Response::new(request::queue_page(
+            self.service.list_queue(caller, asked).await.map_err(status)?,
+        )))
     }
 
     type WatchEventsStream =
@@ -141,8 +149,8 @@ impl Shaper for GrpcServer {
 
     async fn reserve(&self, request: Request<proto::ReserveRequest>) -> Answer<proto::Reservation> {
         let caller = caller(&request)?;
-        let request = request::reserve(request.into_inner())?;
-        Ok(Response::new(self.service.reserve(caller, request).await?))
+        let request = request::reserve(request.into_inner()).map_err(status)?;
+        Ok(Response::new(self.service.reserve(caller, request).await.map_err(status)?))
     }
 
     async fn cancel_reservation(
@@ -150,16 +158,21 @@ impl Shaper for GrpcServer {
         request: Request<proto::CancelReservationRequest>,
     ) -> Answer<proto::CancelReservationResponse> {
         let caller = caller(&request)?;
-        let id = request::queue_id(&request.get_ref().id)?;
-        self.service.cancel_reservation(caller, id).await?;
+        let id = request::queue_id(&request.get_ref().id).map_err(status)?;
+        self.service.cancel_reservation(caller, id).await.map_err(status)?;
         Ok(Response::new(proto::CancelReservationResponse {}))
     }
 
     async fn admit(&self, request: Request<proto::AdmitRequest>) -> Answer<proto::AdmitResponse> {
         let caller = caller(&request)?;
         let ticket_to = request.extensions().get().map(|TicketTo(sender)| sender.clone());
-        let request = request::admit(request.into_inner(), &pidfd::still(&caller))?;
-        let task = self.service.admit(caller, AdmitRequest { ticket_to, ..request }).await?;
+        let request =
+            request::admit(request.into_inner(), &pidfd::still(&caller)).map_err(status)?;
+        let task = self
+            .service
+            .admit(caller, AdmitRequest { ticket_to, ..request })
+            .await
+            .map_err(status)?;
         Ok(Response::new(proto::AdmitResponse { task: Some(task) }))
     }
 
@@ -168,8 +181,8 @@ impl Shaper for GrpcServer {
         request: Request<proto::ReleaseRequest>,
     ) -> Answer<proto::ReleaseResponse> {
         let caller = caller(&request)?;
-        let id = request::task_id(&request.get_ref().id)?;
-        self.service.release(caller, id).await?;
+        let id = request::task_id(&request.get_ref().id).map_err(status)?;
+        self.service.release(caller, id).await.map_err(status)?;
         Ok(Response::new(proto::ReleaseResponse {}))
     }
 
@@ -178,9 +191,9 @@ impl Shaper for GrpcServer {
         request: Request<proto::SetPriorityRequest>,
     ) -> Answer<proto::Task> {
         let caller = caller(&request)?;
-        let id = request::task_id(&request.get_ref().id)?;
+        let id = request::task_id(&request.get_ref().id).map_err(status)?;
         let priority = Priority(request.get_ref().priority);
-        Ok(Response::new(self.service.set_priority(caller, id, priority).await?))
+        Ok(Response::new(self.service.set_priority(caller, id, priority).await.map_err(status)?))
     }
 
     async fn set_job_priority(
@@ -188,13 +201,13 @@ impl Shaper for GrpcServer {
         request: Request<proto::SetJobPriorityRequest>,
     ) -> Answer<proto::SetJobPriorityResponse> {
         let caller = caller(&request)?;
-        let request = request::job_priority(request.into_inner())?;
-        Ok(Response::new(self.service.set_job_priority(caller, request).await?))
+        let request = request::job_priority(request.into_inner()).map_err(status)?;
+        Ok(Response::new(self.service.set_job_priority(caller, request).await.map_err(status)?))
     }
 
     async fn drain(&self, request: Request<proto::DrainRequest>) -> Answer<proto::DrainResponse> {
         let caller = caller(&request)?;
-        self.service.drain(caller).await?;
+        self.service.drain(caller).await.map_err(status)?;
         Ok(Response::new(proto::DrainResponse {}))
     }
 
@@ -203,7 +216,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::ResumeRequest>,
     ) -> Answer<proto::ResumeResponse> {
         let caller = caller(&request)?;
-        self.service.resume(caller).await?;
+        self.service.resume(caller).await.map_err(status)?;
         Ok(Response::new(proto::ResumeResponse {}))
     }
 
@@ -212,7 +225,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::ReloadRequest>,
     ) -> Answer<proto::ReloadResponse> {
         let caller = caller(&request)?;
-        let changed = self.service.reload(caller).await?;
+        let changed = self.service.reload(caller).await.map_err(status)?;
         Ok(Response::new(proto::ReloadResponse { changed }))
     }
 
@@ -228,21 +241,27 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::ExplainRequest>,
     ) -> Answer<proto::ExplainResponse> {
-        Ok(Response::new(query::explain(self.service.access(), &request.get_ref().id)?))
+        Ok(Response::new(
+            query::explain(self.service.access(), &request.get_ref().id).map_err(status)?,
+        ))
     }
 
     async fn evaluate_job(
         &self,
         request: Request<proto::EvaluateJobRequest>,
     ) -> Answer<proto::EvaluateJobResponse> {
-        Ok(Response::new(query::evaluate(&self.service.snapshot(), request.into_inner())?))
+        Ok(Response::new(
+            query::evaluate(&self.service.snapshot(), request.into_inner()).map_err(status)?,
+        ))
     }
 
     async fn evaluate_jobs(
         &self,
         request: Request<proto::EvaluateJobsRequest>,
     ) -> Answer<proto::EvaluateJobsResponse> {
-        Ok(Response::new(query::evaluate_all(&self.service.snapshot(), request.into_inner())?))
+        Ok(Response::new(
+            query::evaluate_all(&self.service.snapshot(), request.into_inner()).map_err(status)?,
+        ))
     }
 
     async fn get_yarn(&self, _: Request<proto::GetYarnRequest>) -> Answer<proto::YarnStatus> {
@@ -251,8 +270,8 @@ impl Shaper for GrpcServer {
 
     async fn hint(&self, request: Request<proto::HintRequest>) -> Answer<proto::HintResponse> {
         let caller = caller(&request)?;
-        let hints = request::hints(request.into_inner())?;
-        self.service.hint(caller, hints).await?;
+        let hints = request::hints(request.into_inner()).map_err(status)?;
+        self.service.hint(caller, hints).await.map_err(status)?;
         Ok(Response::new(proto::HintResponse {}))
     }
 
@@ -262,9 +281,9 @@ impl Shaper for GrpcServer {
     ) -> Answer<proto::ReportIntegrationResponse> {
         let caller = caller(&request)?;
         let request = request.into_inner();
-        let changes = request::changes(request.changes)?;
+        let changes = request::changes(request.changes).map_err(status)?;
         let yarn = request.yarn.map(Box::new);
-        self.service.report_integration(caller, yarn, changes).await?;
+        self.service.report_integration(caller, yarn, changes).await.map_err(status)?;
         Ok(Response::new(proto::ReportIntegrationResponse {}))
     }
 }

@@ -163,7 +163,21 @@ must systemctl start lrs-check
 await lrsctl status
 lrsctl release "$id" || fault "release of what ran"
 in_slice "$ran" || fault "what ran is in $(cat "/proc/$ran/cgroup")"
-kill "$ran" "$fills" "$waits"
+kill "$ran" "$waits"
+await tasks 1
+
+# The same where that slice is about to go, as right after a logout: it is waited for.
+await inactive user-4711.slice
+of_user late &
+await tasks 2
+id=$(task_ids | grep -o 't[a-z0-9]*-[0-9]*' | tail -n 1)
+late=$(lrsctl task "$id" --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1)
+must systemd-run --quiet --unit=lrs-lingers --slice=user-4711.slice -p TimeoutStopSec=500ms \
+    bash -c 'trap "" TERM; while :; do sleep 0.1; done'
+must systemctl stop --no-block user-4711.slice
+lrsctl release "$id" || fault "release while the slice stops"
+in_slice "$late" || fault "what was released late is in $(cat "/proc/$late/cgroup")"
+kill "$late" "$fills"
 await tasks 0
 
 # Somebody kills the anchor: tasks and lock are where they were, the next task brings another.
