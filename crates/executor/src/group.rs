@@ -283,7 +283,7 @@ pub enum CgroupError {
     /// what to do.
     #[error("{0}")]
     Refused(String),
-    /// Others moved the process, after LRS judged it ([`Conditions::from`]; it is left there) or moved it.
+    /// Others moved the process, after LRS judged it (it is left there) or moved it.
     #[error("{0}")]
     MovedMeanwhile(String),
     /// The process or its group is not the caller's to have managed; the text names the owner
