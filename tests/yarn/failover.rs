@@ -10,7 +10,7 @@ use crate::site::{GROWN, Site, offering};
 fn an_offer_follows_the_active_resource_manager() {
     let options = Options { resource_managers: 2, containers: CONFIGURED, ..Options::default() };
     let site = &mut Site::start("failover", options, GROWN, &offering());
-    let (job, containers) = offers::begin(site, 90, &offering());
+    let (job, containers) = offers::begin(site, 60, &offering());
     offers::is_in_force(site);
 
     // In order: the node registers with the new one as the old one had it, offer included.
