@@ -37,7 +37,7 @@ use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
 use crate::kernfs::files::raise_descriptor_limit;
 use crate::log::{self, Log, last_words, say};
-use crate::node::{DriverError, Parts, ReloadLog, Remote, StartError};
+use crate::node::{LoopError, Parts, ReloadLog, Remote, StartError};
 use crate::publish::{EventRing, LastTurn, Snapshot};
 use crate::sample::{SampleError, Sampler, Settings};
 use crate::schedule;
@@ -191,7 +191,7 @@ enum DaemonError {
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error(transparent)]
-    Loop(#[from] DriverError),
+    Loop(#[from] LoopError),
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: std::io::Error },
     #[error("the control loop panicked; the tasks keep running, a restart takes them up again")]
@@ -298,9 +298,9 @@ fn run_on(
         snapshot,
         events,
     };
-    let (driver, remote) = crate::node::start(parts)?;
+    let (daemon, remote) = crate::node::start(parts)?;
     let control =
-        control(&access, |last_turn, watchdog| crate::node::run(driver, last_turn, watchdog))?;
+        control(&access, |last_turn, watchdog| crate::node::run(daemon, last_turn, watchdog))?;
     let find = crate::discover::thread::Parts {
         config: started_with,
         access: access.clone(),
@@ -342,12 +342,12 @@ fn reload_log(log: &Log) -> ReloadLog {
 }
 
 /// The thread of the loop.
-type Control = std::thread::JoinHandle<Result<(), DriverError>>;
+type Control = std::thread::JoinHandle<Result<(), LoopError>>;
 
 /// Starts the loop.
 fn control(
     access: &Access,
-    run: impl FnOnce(&LastTurn, Option<Watchdog>) -> Result<(), DriverError> + Send + 'static,
+    run: impl FnOnce(&LastTurn, Option<Watchdog>) -> Result<(), LoopError> + Send + 'static,
 ) -> Result<Control, DaemonError> {
     let last_turn = Arc::clone(&access.last_turn);
     let watchdog = Watchdog::from_environment()

@@ -28,7 +28,7 @@ use crate::core::pace::TURN;
 use crate::executor::message::Message;
 use crate::executor::turn::Happened;
 use crate::executor::world::Settings;
-use crate::node::{DriverError, ReloadLog, Remote, Signal, exits, process};
+use crate::node::{LoopError, ReloadLog, Remote, Signal, exits, process};
 use crate::publish::LastTurn;
 use crate::rights::Rights;
 use crate::systemd::notify::Watchdog;
@@ -137,13 +137,13 @@ impl Pretended {
         mut self,
         last_turn: &LastTurn,
         mut watchdog: Option<Watchdog>,
-    ) -> Result<(), DriverError> {
+    ) -> Result<(), LoopError> {
         loop {
             let mut timeout = self.machine.until_next().min(TURN);
             if let Some(watchdog) = &watchdog {
                 timeout = timeout.min(watchdog.patience(clock::boot_time()));
             }
-            let ended = self.wait(timeout).map_err(DriverError::Wait)?;
+            let ended = self.wait(timeout).map_err(LoopError::Wait)?;
             self.pass_time();
             for pid in ended {
                 let exit = self.real.remove(&pid).and_then(|real| real.exit());

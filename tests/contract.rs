@@ -308,7 +308,7 @@ fn the_pretended_node_is_what_the_loop_expects() {
 }
 
 struct Real {
-    driver: Loop<Node>,
+    daemon: Loop<Node>,
     children: Vec<Child>,
     root: String,
     _dir: tempfile::TempDir,
@@ -342,8 +342,8 @@ impl Real {
             snapshot: watch::channel(Arc::new(Snapshot::default())).0,
             events: Arc::new(EventRing::new(10, [])),
         };
-        let (driver, _) = lrs::node::start(parts).unwrap();
-        Real { driver, children: Vec::new(), root, _dir: dir }
+        let (daemon, _) = lrs::node::start(parts).unwrap();
+        Real { daemon, children: Vec::new(), root, _dir: dir }
     }
 }
 
@@ -358,8 +358,8 @@ impl Real {
 impl Drop for Real {
     fn drop(&mut self) {
         let now = lrs::clock::now();
-        self.driver.begin_end(now);
-        self.driver.end(Vec::new(), now);
+        self.daemon.begin_end(now);
+        self.daemon.end(Vec::new(), now);
         for child in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
@@ -375,7 +375,7 @@ impl Subject for Real {
     type World = Node;
 
     fn world(&mut self) -> &mut Node {
-        self.driver.world()
+        self.daemon.world()
     }
 
     fn start(&mut self) -> ProcessRef {

@@ -50,7 +50,7 @@ use exits::{ExitLookup, Unknown, of_pidfd};
 use watch::{Ended, Ready, Watcher};
 use worker::{Inward, Workers};
 
-pub use run::{DriverError, run};
+pub use run::{LoopError, run};
 pub use start::{Parts, StartError, start};
 
 /// Changes the log filter; the error says what is wrong with the new directives.

@@ -12,7 +12,7 @@ use crate::systemd::notify::Watchdog;
 
 /// What ends the loop other than a request to stop.
 #[derive(Debug, thiserror::Error)]
-pub enum DriverError {
+pub enum LoopError {
     /// Without its threads the loop can neither admit nor measure.
     #[error("a worker thread panicked; the tasks keep running, a restart takes them up again")]
     WorkerPanicked,
@@ -30,58 +30,58 @@ pub enum DriverError {
 /// # Errors
 /// What ended it.
 pub fn run(
-    mut driver: Loop<Node>,
+    mut daemon: Loop<Node>,
     last_turn: &LastTurn,
     mut watchdog: Option<Watchdog>,
-) -> Result<(), DriverError> {
+) -> Result<(), LoopError> {
     // The time of the recovery is none in which it hung.
     last_turn.ended(clock::boot_time());
     loop {
         let now = clock::now();
-        let mut timeout = driver.until_next(now).min(TURN);
+        let mut timeout = daemon.until_next(now).min(TURN);
         if let Some(watchdog) = &watchdog {
             timeout = timeout.min(watchdog.patience(now.boot));
         }
-        let happened = match driver.world().wait(timeout) {
+        let happened = match daemon.world().wait(timeout) {
             Ok(happened) => happened,
             Err(error) => {
-                driver.abandon(now);
-                return Err(DriverError::Wait(error));
+                daemon.abandon(now);
+                return Err(LoopError::Wait(error));
             }
         };
         let now = clock::now();
-        driver.turn(happened, now);
-        driver.turned(clock::cpu_time());
+        daemon.turn(happened, now);
+        daemon.turned(clock::cpu_time());
         last_turn.ended(now.boot);
         if let Some(watchdog) = &mut watchdog {
             watchdog.turned(now.boot);
         }
-        if driver.world().workers.broken() {
-            driver.abandon(now);
-            return Err(DriverError::WorkerPanicked);
+        if daemon.world().workers.broken() {
+            daemon.abandon(now);
+            return Err(LoopError::WorkerPanicked);
         }
-        if driver.world().stop {
-            return stop(driver);
+        if daemon.world().stop {
+            return stop(daemon);
         }
     }
 }
 
-fn stop(mut driver: Loop<Node>) -> Result<(), DriverError> {
+fn stop(mut daemon: Loop<Node>) -> Result<(), LoopError> {
     let now = clock::now();
-    driver.world().commands.close();
-    driver.begin_end(now);
-    driver.world().workers.stop();
+    daemon.world().commands.close();
+    daemon.begin_end(now);
+    daemon.world().workers.stop();
     // What the threads finished meanwhile counts.
     let mut messages = Vec::new();
-    while let Ok(inward) = driver.world().inbox.try_recv() {
+    while let Ok(inward) = daemon.world().inbox.try_recv() {
         match inward {
             Inward::Loop(message) => messages.push(message),
             Inward::Exit { unknown, found } => {
-                messages.extend(driver.world().exit_found(unknown, found));
+                messages.extend(daemon.world().exit_found(unknown, found));
             }
             Inward::Stop => {}
         }
     }
-    driver.end(messages, now);
-    driver.world().tree.close().map_err(DriverError::Close)
+    daemon.end(messages, now);
+    daemon.world().tree.close().map_err(LoopError::Close)
 }

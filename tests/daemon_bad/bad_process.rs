@@ -52,6 +52,34 @@ fn what_cannot_be_a_task_is_refused_with_the_reason() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn a_process_that_proc_hides_is_not_reported_as_absent() {
+    // An lrsd without rights where /proc shows each user its own processes alone (proc(5)).
+    let mut daemon = Daemon::observing("");
+    let lrsd = daemon.dir.path().join("lrsd");
+    fs::copy(env!("CARGO_BIN_EXE_lrsd"), &lrsd).unwrap();
+    std::os::unix::fs::chown(daemon.dir.path(), Some(STRANGER), Some(STRANGER)).unwrap();
+    daemon.program = lrsd.display().to_string();
+    let id = STRANGER.to_string();
+    let hidden = format!(
+        "mount -t proc -o hidepid=2 proc /proc && \
+         exec setpriv --reuid {id} --regid {id} --clear-groups \"$@\""
+    );
+    daemon.wrapper = ["unshare", "--mount", "--propagation", "private", "sh", "-c", &hidden, "sh"]
+        .map(str::to_owned)
+        .into();
+    daemon.launch();
+    let of_root = daemon.process(&["cat"]).to_string();
+    let refused = stranger(&daemon, OTHER, &["admit", &of_root]).output().unwrap();
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    assert!(words.contains("hidepid") && !words.contains("does not exist"), "{words}");
+    let absent = stranger(&daemon, OTHER, &["admit", &i32::MAX.to_string()]).output().unwrap();
+    let words = String::from_utf8_lossy(&absent.stderr);
+    assert!(words.contains("does not exist") && !words.contains("hidepid"), "{words}");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn members_of_a_task_learn_which() {
     let mut daemon = Daemon::start("member", TWO);
     let main = daemon.run(&[], &["sh", "-c", "exec 3<&0; cat <&3 & wait"]);

@@ -174,8 +174,8 @@ impl<W: World> Loop<W> {
             events: resumed.events,
             answers: Vec::new(),
         };
-        let mut driver = Loop { core, state };
-        driver.with(now, |executor| {
+        let mut daemon = Loop { core, state };
+        daemon.with(now, |executor| {
             let entries = executor.state.entries.iter();
             let groups: Vec<_> =
                 entries.filter_map(|(id, entry)| Some((*id, entry.group.clone()?))).collect();
@@ -187,14 +187,14 @@ impl<W: World> Loop<W> {
                 executor.note(EventKind::Recovered, None, reason, Map::new());
             }
         });
-        driver.with(now, |executor| {
+        daemon.with(now, |executor| {
             if let Some(reason) = moved_in_time(started.as_ref(), time_namespace.as_deref()) {
                 executor.note(EventKind::Recovered, None, reason, Map::new());
             }
             executor.push(Input::Restored(start.due));
         });
-        driver.start_tasks(start.ended, start.released, time_namespace, now);
-        driver.with(now, |executor| {
+        daemon.start_tasks(start.ended, start.released, time_namespace, now);
+        daemon.with(now, |executor| {
             // Before the records that know how they were found.
             let mut stay = HashSet::new();
             for (id, group) in remove {
@@ -213,7 +213,7 @@ impl<W: World> Loop<W> {
                 executor.restore_unit(id, None, unit, None);
             }
         });
-        driver
+        daemon
     }
 
     /// Ends what ended meanwhile, then looks after the rest.

@@ -10,7 +10,7 @@ use crate::step::{Answer, Input, Last, Ready, Step};
 use crate::task::{Attachment, Origin, Who};
 use crate::units::{BootTime, Pid, WallTime};
 
-/// What a driver would have: who is in a group, what is stored, and the jobs of the placing thread.
+/// What a loop would have: who is in a group, what is stored, and the jobs of the placing thread.
 struct Node {
     shaper: Shaper,
     now: Moment,

@@ -408,7 +408,7 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             world.carry_out(step, shaper);
         }
         Op::Restart => {
-            // Waiters ask again and half-done admissions are the driver's to finish; here they
+            // Waiters ask again and half-done admissions are the loop's to finish; here they
             // end with the old daemon.
             world.absorb(shaper);
             *shaper = restart(shaper);

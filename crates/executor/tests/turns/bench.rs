@@ -89,8 +89,8 @@ impl Bench {
     }
 
     /// The loop.
-    pub fn driver(&mut self) -> &mut Loop<Pretend> {
-        self.machine().driver()
+    pub fn daemon(&mut self) -> &mut Loop<Pretend> {
+        self.machine().daemon()
     }
 
     /// The node.
@@ -240,16 +240,16 @@ impl Bench {
     /// The level that the core wants of a task, and that its group has; `None`: LRS gave way to another
     /// writer.
     pub fn levels(&mut self, id: TaskId) -> Option<(Option<Level>, Option<Level>)> {
-        let driver = self.driver();
-        let task = driver.core().task(id).filter(|task| !task.is_contested())?;
+        let daemon = self.daemon();
+        let task = daemon.core().task(id).filter(|task| !task.is_contested())?;
         let path = task.group.as_ref().map(|group| group.path.clone())?;
-        let wanted = driver.core().level(id);
-        Some((wanted, driver.world().level(&path)))
+        let wanted = daemon.core().level(id);
+        Some((wanted, daemon.world().level(&path)))
     }
 
     /// What the loop knows.
     pub fn core(&mut self) -> &Shaper {
-        self.driver().core()
+        self.daemon().core()
     }
 
     /// What the next daemon would know.
@@ -271,12 +271,12 @@ impl Bench {
 
     /// Those that wait in the groups made for them.
     pub fn parked(&mut self) -> BTreeSet<TaskId> {
-        self.driver().core().all_parked().map(|task| task.id).collect()
+        self.daemon().core().all_parked().map(|task| task.id).collect()
     }
 
     /// The promises that the core knows.
     pub fn promised(&mut self) -> BTreeSet<ReservationId> {
-        self.driver().core().reservations().map(|(id, _)| id).collect()
+        self.daemon().core().reservations().map(|(id, _)| id).collect()
     }
 
     /// The tasks that clients see.

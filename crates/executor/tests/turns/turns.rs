@@ -202,8 +202,8 @@ fn a_stop_leaves_the_tasks_and_their_records() {
     let mut bench = Bench::new(1, 1);
     let (id, process) = bench.task();
     let now = bench.now();
-    bench.driver().begin_end(now);
-    bench.driver().end(Vec::new(), now);
+    bench.daemon().begin_end(now);
+    bench.daemon().end(Vec::new(), now);
     bench.saw_among(&[Call::Append(EventKind::Stopped, None), Call::PutTask(id)]);
     assert_eq!(bench.world().group_of(process.pid), Some(&*group(id)));
     assert!(bench.world().tasks.contains_key(&id));
@@ -215,9 +215,9 @@ fn what_is_attached_while_the_daemon_stops_counts() {
     let process = bench.world().start(MEMBER);
     let mut answer = bench.admit(process, Wait::No);
     let now = bench.now();
-    bench.driver().begin_end(now);
+    bench.daemon().begin_end(now);
     let messages = bench.world().finish().unwrap();
-    bench.driver().end(messages, now);
+    bench.daemon().end(messages, now);
     assert!(answer.try_recv().unwrap().is_ok());
     bench.saw_among(&[append(EventKind::Admitted, FIRST)]);
     let mut bench = bench.restart();

@@ -32,7 +32,7 @@ pub type Answer<T> = oneshot::Receiver<Result<T, CommandError>>;
 
 /// See the module.
 pub struct Machine {
-    driver: Loop<Pretend>,
+    daemon: Loop<Pretend>,
     /// What clients read.
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     /// The events that clients can ask for.
@@ -75,7 +75,7 @@ impl Machine {
             snapshot: sender,
             events: Arc::clone(&events),
         };
-        Machine { driver: Loop::resume(world, resumed, now), snapshot, events, epoch }
+        Machine { daemon: Loop::resume(world, resumed, now), snapshot, events, epoch }
     }
 
     /// The daemon is killed, and the next one begins with what is stored, and the settings of then.
@@ -85,24 +85,24 @@ impl Machine {
 
     /// The same, and something has happened on the node meanwhile.
     pub fn restart_with(self, meanwhile: impl FnOnce(&mut Pretend)) -> Machine {
-        let mut world = self.driver.into_world().after_kill();
+        let mut world = self.daemon.into_world().after_kill();
         meanwhile(&mut world);
         Machine::on(world, self.epoch + 1)
     }
 
     /// The node.
     pub fn world(&mut self) -> &mut Pretend {
-        self.driver.world()
+        self.daemon.world()
     }
 
     /// What the daemon has decided.
     pub fn core(&self) -> &Shaper {
-        self.driver.core()
+        self.daemon.core()
     }
 
     /// The loop.
-    pub fn driver(&mut self) -> &mut Loop<Pretend> {
-        &mut self.driver
+    pub fn daemon(&mut self) -> &mut Loop<Pretend> {
+        &mut self.daemon
     }
 
     /// Both clocks.
@@ -121,9 +121,9 @@ impl Machine {
         let world = self.world();
         happened.ends = world.take_ends();
         happened.cpu = world.cpu;
-        self.driver.turn(happened, now);
+        self.daemon.turn(happened, now);
         let cpu = self.world().cpu;
-        self.driver.turned(cpu);
+        self.daemon.turned(cpu);
     }
 
     /// One thing that was begun is done; `false`: nothing was.
@@ -142,15 +142,15 @@ impl Machine {
     /// How long nothing is due.
     pub fn until_next(&mut self) -> Duration {
         let now = self.now();
-        self.driver.until_next(now)
+        self.daemon.until_next(now)
     }
 
     /// The loop ends; what it had begun is done first.
     pub fn stop(mut self) {
         let now = self.now();
-        self.driver.begin_end(now);
+        self.daemon.begin_end(now);
         let messages = std::iter::from_fn(|| self.world().finish()).flatten().collect();
-        self.driver.end(messages, now);
+        self.daemon.end(messages, now);
     }
 
     /// Lets time pass until the next turn is due or a process ends by itself, for `most` at most; then has
