@@ -14,7 +14,7 @@ use lrs::config::{Config, Mode};
 use lrs::core::event::{Event, EventKind};
 use lrs::core::model::{Label, Labels, TaskId};
 use lrs::discover::{Attach, DiscoveredTask, Finder, Presumed};
-use lrs::node::{self, DriverError, Parts, Remote};
+use lrs::node::{self, LoopError, Parts, Remote};
 use lrs::proto;
 use lrs::publish::{EventRing, LastTurn, Snapshot};
 use lrs::sample::{Sampler, Settings};
@@ -30,7 +30,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Loop {
     dir: Arc<tempfile::TempDir>,
     pub config: Config,
-    running: Option<(Remote, JoinHandle<Result<(), DriverError>>)>,
+    running: Option<(Remote, JoinHandle<Result<(), LoopError>>)>,
     commands: CommandSender,
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     pub events: Arc<EventRing>,
@@ -77,9 +77,9 @@ impl Loop {
             snapshot: sender,
             events: Arc::clone(&events),
         };
-        let (driver, remote) = node::start(parts).unwrap();
+        let (daemon, remote) = node::start(parts).unwrap();
         let last_turn = LastTurn::new(lrs::clock::boot_time());
-        let thread = std::thread::spawn(move || node::run(driver, &last_turn, None));
+        let thread = std::thread::spawn(move || node::run(daemon, &last_turn, None));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let running = Some((remote, thread));
         let hinted = std::sync::Mutex::new(hinted);
