@@ -15,6 +15,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::mounts::{Hierarchy, SYSTEMD, UNIFIED};
@@ -213,7 +214,7 @@ pub(super) fn set_weight(weight: u64) -> Result<(), CgroupError> {
 /// Gives processes that were the task `id`, or waited to be it, a scope of their own: where they came
 /// from, a session perhaps, is gone. It is in the slice that `origin` was in (a cgroup of systemd's
 /// hierarchy), so that a user's processes stay below that user's limits. They are then systemd's like
-/// any other.
+/// any other. A slice that is about to go is waited for, [`PATIENCE`] at most.
 pub(super) fn rehome(id: TaskId, origin: &str, processes: &[Pid]) -> Result<(), ManagerError> {
     let name = format!("lrs-released-{id}.scope");
     let description = format!("Released by LRS: was task {id}");
@@ -224,15 +225,20 @@ pub(super) fn rehome(id: TaskId, origin: &str, processes: &[Pid]) -> Result<(), 
         delegated: false,
         also_delegated: &[],
     };
-    let give_up = clock::boot_time().after(PATIENCE);
+    // One that was waited for in vain is enough: as lrsd stops, with the node perhaps, there may be many.
+    static IN_VAIN: AtomicBool = AtomicBool::new(false);
+    let patience = if IN_VAIN.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
+    let give_up = clock::boot_time().after(patience);
     loop {
-        match Manager::within(PATIENCE).start_scope(&scope, processes) {
-            // The slice is about to go, as with the last session of its user; then it can be made anew.
-            Err(error) if error.contradicts_a_job() && clock::boot_time() < give_up => {
-                std::thread::sleep(BETWEEN_TRIES);
-            }
-            answer => return answer,
+        let answer = Manager::within(left(give_up)).start_scope(&scope, processes);
+        let contradicts = answer.as_ref().is_err_and(ManagerError::contradicts_a_job);
+        // The slice is about to go, as with the last session of its user; then it can be made anew.
+        if contradicts && clock::boot_time() < give_up {
+            std::thread::sleep(BETWEEN_TRIES);
+            continue;
         }
+        IN_VAIN.store(contradicts, Ordering::Relaxed);
+        return answer;
     }
 }
 

@@ -219,11 +219,8 @@ impl Records for Node {
 
     fn forget(&mut self, record: Record) -> Result<(), NotStored> {
         let removed = match record {
-            Record::Task(id) => {
-                // What it was made of is free now.
-                crate::trim::ended();
-                self.store.remove_task(id)
-            }
+            // What it was made of is free now.
+            Record::Task(id) => self.store.remove_task(id).inspect(|()| crate::trim::ended()),
             Record::Reservation(id) => self.store.remove_reservation(id),
         };
         removed.map_err(not_stored)

@@ -52,7 +52,7 @@ impl Rule {
         self.command.iter().chain(&self.cgroup).chain(values)
     }
 
-    /// Whether processes in the group of this path, are not the task's.
+    /// Whether processes in the group at this path are not the task's.
     pub fn excepts(&self, path: &[u8]) -> bool {
         self.except.as_ref().is_some_and(|pattern| pattern.regex().is_match(path))
     }

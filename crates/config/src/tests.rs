@@ -364,7 +364,7 @@ const FAULTY: &[(&str, &str)] = &[
     ("[dbus]\nbus = true", "expected \"system\", \"session\", \"off\" or an address"),
     ("[dbus]\nbus = \"unix:pigeon=1\"", "is no address of a bus"),
     ("[dbus]\nbus = \"unix:path=\"", "is no address of a bus"),
-    ("[dbus]\nbus = \"unix:path=/a%2\"", "is no address of a bus"),
+    ("[dbus]\nbus = \"unix:path=/a,guid=abc\"", "is no address of a bus"),
     ("[dbus]\nbus = \"unix:path=/a,abstract=b\"", "is no address of a bus"),
     ("[dbus]\nbus = \"tcp:host=localhost,port=1\"", "is not the address of a unix socket"),
     ("[dbus]\nbus = \"unixexec:path=/bin/sh\"", "is not the address of a unix socket"),

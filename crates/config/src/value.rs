@@ -221,19 +221,20 @@ pub(super) fn bus(node: &Node<'_>) -> Taken<Bus> {
     }
 }
 
-/// Whether a client can connect to `unix:...` (D-Bus specification, "Server Addresses").
+/// Whether `unix:...` names one socket (D-Bus specification, "Server Addresses"). Escaped bytes are not
+/// read: zbus takes a path as it is written.
 fn names_a_socket(address: &str) -> bool {
-    let options = address.strip_prefix("unix:").unwrap_or_default().split(',');
+    let mut options = address.strip_prefix("unix:").unwrap_or_default().split(',');
     let mut sockets = 0;
-    options.into_iter().all(|option| {
-        let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        sockets += usize::from(matches!(key, "path" | "abstract"));
-        // Other bytes are written as % and two digits.
-        let mut encoded = value.split('%').skip(1);
-        let hexadecimal = |digits: &str| {
-            digits.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
-        };
-        matches!(key, "path" | "abstract" | "guid") && !value.is_empty() && encoded.all(hexadecimal)
+    options.all(|option| match option.split_once('=') {
+        Some(("path" | "abstract", value)) => {
+            sockets += 1;
+            !value.is_empty()
+        }
+        Some(("guid", value)) => {
+            value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
+        _ => false,
     }) && sockets == 1
 }
 

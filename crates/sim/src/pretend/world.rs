@@ -262,7 +262,8 @@ impl Watch for Pretend {
         match self.deed(Call::Watch(task, pid)) {
             None => return Ok(None),
             Some(refused) if refused || self.deeds.fails(Method::Watch) => {
-                return Err(io::Error::other("no descriptor is left"));
+                const EMFILE: i32 = 24;
+                return Err(io::Error::from_raw_os_error(EMFILE));
             }
             Some(_) => {}
         }
