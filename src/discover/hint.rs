@@ -1,7 +1,4 @@
-//! What the loop tells the finders: what a scheduler says of its containers, and when to look at once.
-//!
-//! The loop checks the sender and passes it on without waiting, so the queue is short and
-//! what does not fit is refused: a finder that hangs must not fill memory.
+//! What schedulers reported of containers, kept until those are found.
 
 use std::collections::HashMap;
 

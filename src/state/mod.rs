@@ -32,7 +32,7 @@ use crate::core::event::Event;
 use crate::core::history_state::HistoryState;
 use crate::core::model::{ReservationId, TaskId};
 use crate::core::task::Task;
-pub use crate::executor::recovered::{DAMAGE_NAMED, Damage, Recovered, ReservationRecord};
+pub use crate::executor::recovered::{Damage, Recovered, ReservationRecord};
 use aside::SetAside;
 use journal::Journal;
 use lrs_host::files::at;

@@ -52,6 +52,15 @@ fn rules(file: &mut String) {
     file.push_str(RULES);
 }
 
+/// The rules of the shipped file as its reader would use them, with the "#" before each line removed.
+pub fn example_rules() -> String {
+    let uncommented = |line: &str| match line.strip_prefix('#') {
+        Some(key) if !key.starts_with(' ') => format!("{key}\n"),
+        _ => format!("{line}\n"),
+    };
+    RULES.lines().map(uncommented).collect()
+}
+
 /// Appends `text` as comment lines, wrapped.
 fn comment(file: &mut String, text: &str) {
     let mut columns = 0;

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use lrs_core::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
-pub use example::{ABOUT_THE_FILE, example};
+pub use example::{ABOUT_THE_FILE, example, example_rules};
 pub use keys::{
     Cgroup, Classify, Daemon, Dbus, Grpc, Guard, Metrics, NodeSettings, Slots, Tiers, Yarn,
 };

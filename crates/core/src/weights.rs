@@ -185,7 +185,7 @@ impl Scale {
     }
 
     /// `weight`, in units of cpu.weight (100 is neutral), on this scale; not yet within range.
-    pub fn converted(&self, weight: u32) -> u64 {
+    fn converted(&self, weight: u32) -> u64 {
         u64::from(weight) * self.neutral / CPU_WEIGHT.neutral
     }
 

@@ -1,7 +1,10 @@
-//! What finders, servers and the loop say to each other of tasks that run already: plain data.
+//! What finders, servers and the loop exchange about tasks that run already, and the queue to the finders.
 //!
 //! A finder proposes a task as [`DiscoveredTask`]; a scheduler's [`Hint`] goes by the loop to
 //! the finders. Both pass through [`crate::command`], so they belong to neither side.
+//!
+//! The loop checks who sends a hint and passes it on without waiting, so the queue is short and
+//! what does not fit is refused: a finder that hangs must not fill memory.
 
 use lrs_core::model::{Label, Labels, Priority, Standing};
 pub use lrs_core::task::Finder;
@@ -111,8 +114,8 @@ const QUEUED: usize = 16;
 pub struct HintSender {
     /// What a scheduler reported of its containers.
     pub hints: mpsc::Sender<Vec<Hint>>,
-    /// The number of the last look that the loop wants (its number in `src/discover/looks.rs`): a client asks for a slot in the
-    /// group of another manager, and its task may not be found yet. Any number may be wanted at once.
+    /// The number of the last search that the loop wants: a client asks for a slot in the group of another
+    /// manager, and its task may not be found yet. Any number may be wanted at once.
     pub looks: watch::Sender<u64>,
 }
 

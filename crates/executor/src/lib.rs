@@ -12,7 +12,7 @@
 //! ([`job`]) and comes back as a message ([`message`]).
 //!
 //! It is generic over its [`world`], and has no file, process, thread or clock of its own, which its
-//! `Cargo.toml` and `clippy.toml` see to: `src/node` of lrsd gives it its turns on a real node,
+//! `clippy.toml` sees to: `src/node` of lrsd gives it its turns on a real node,
 //! `crates/sim` on one that is pretended.
 //!
 //! A turn takes ends of processes first, then messages, then commands, then time; carries out
@@ -123,7 +123,6 @@ use taken::Taken;
 
 pub use admission::cgroup_error;
 pub use recover::{OwnGroup, Resumed};
-pub use settings::policy;
 pub use tickets::{KEY_BYTES, Tickets};
 pub use units::unit_stopped;
 

@@ -227,7 +227,7 @@ mod shipped {
 
     /// Rule, main process, group, name, job and kind of each task.
     fn tasks(tree: &Tree) -> Vec<[String; 6]> {
-        let mut scan = scan(tree, &uncommented_rules());
+        let mut scan = scan(tree, &crate::config::example_rules());
         scan.pass().unwrap();
         scan.pass().unwrap();
         let show = |label: Option<Label>| label.map_or_else(|| "-".to_owned(), |l| l.to_string());
@@ -476,17 +476,4 @@ mod real {
         children.iter_mut().for_each(|child| drop(child.wait()));
         assert!(idle.iter().all(|(_, read, found)| *read < 200 && *found == 1000), "{idle:?}");
     }
-}
-
-/// The rules of the shipped file with the "#" before each line removed, as its reader would do.
-fn uncommented_rules() -> String {
-    let file = crate::config::example();
-    let start = file.find("#[[discover]]").unwrap();
-    file[start..]
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(key) if !key.starts_with(' ') => format!("{key}\n"),
-            _ => format!("{line}\n"),
-        })
-        .collect()
 }

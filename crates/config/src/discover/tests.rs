@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rule::{Means, Pattern, Rule};
-use crate::{Absent, Config, example};
+use crate::{Absent, Config};
 use lrs_core::model::{Priority, Standing};
 
 /// A rule without any pattern, which moves what it finds.
@@ -251,22 +251,9 @@ fn rules_are_shown_and_checked() {
 
 #[test]
 fn the_shipped_rules_can_be_read_together() {
-    let config = read(&uncommented_rules()).unwrap();
+    let config = read(&crate::example_rules()).unwrap();
     let names: Vec<&str> = config.discover.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(names, ["slurm", "htcondor", "nomad", "kubernetes-pause", "kubernetes", "render"]);
     assert!(config.discover[..5].iter().all(|rule| rule.attach == Means::InPlace));
     assert_eq!(read(&config.to_toml()), Ok(config));
-}
-
-/// The rules of the shipped file with the "#" before each line removed, as its reader would do.
-fn uncommented_rules() -> String {
-    let file = example();
-    let start = file.find("#[[discover]]").unwrap();
-    file[start..]
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(key) if !key.starts_with(' ') => format!("{key}\n"),
-            _ => format!("{line}\n"),
-        })
-        .collect()
 }
