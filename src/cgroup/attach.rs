@@ -40,6 +40,8 @@ use super::process::{self, Membership, Pinned, Stat, is_within};
 use super::{CgroupError, Conditions, GroupRecord, Kin, files, name};
 use crate::clock;
 use crate::core::model::TaskId;
+use crate::kernfs::parse::ids;
+use crate::kernfs::process::read_proc;
 use crate::units::{BootTime, Pid, ProcessRef};
 
 /// Passes over the descendants. One moves all there are, one proves it; more are needed only
@@ -455,14 +457,13 @@ pub(super) fn processes_below_except(
             next.extend(child_groups(&dir)?);
             continue;
         }
-        match std::fs::read_to_string(dir.join("cgroup.procs")) {
-            Ok(text) => found.extend(text.lines().filter_map(|line| Pid::new(line.parse().ok()?))),
+        let procs = dir.join("cgroup.procs");
+        match read_proc(&procs) {
+            Ok(text) => found.extend(ids(&text).filter_map(Pid::new)),
             Err(error) if files::is_gone(&error) => continue,
             // A threaded group below: its processes are listed by the domain above it.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
-            Err(error) => {
-                return Err(files::failed("read", &dir.join("cgroup.procs"), None, error));
-            }
+            Err(error) => return Err(files::failed("read", &procs, None, error)),
         }
         next.extend(child_groups(&dir)?);
     }

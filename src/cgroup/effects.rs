@@ -12,7 +12,8 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use super::open::Root;
+use super::knob::{self, CpuKnobs, Knob};
+use super::open::{Layout, Root};
 use super::probe::{self, IoFacts};
 use super::tree::TierTree;
 use super::{Capabilities, DiskTiers, Effects, IoFinding, IoKnob, Version};
@@ -22,8 +23,11 @@ use super::{Capabilities, DiskTiers, Effects, IoFinding, IoKnob, Version};
 pub(super) struct Present {
     pub(super) effects: Effects,
     pub(super) capabilities: Arc<Capabilities>,
+    /// The files that make tiers; none where nothing is written.
+    table: Vec<Box<dyn Knob>>,
     /// Without effects.
     base: Capabilities,
+    cpu: Option<CpuKnobs>,
 }
 
 /// What there is now.
@@ -37,7 +41,8 @@ pub(super) fn read(root: &Root, wanted: DiskTiers) -> Effects {
 }
 
 impl Present {
-    pub(super) fn new(base: Capabilities, effects: Effects) -> Present {
+    /// `cpu`: `None` where nothing is written.
+    pub(super) fn new(base: Capabilities, cpu: Option<CpuKnobs>, effects: Effects) -> Present {
         let parts = [base.reason.as_str(), effects.io.reason.as_str()];
         let reason =
             parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
@@ -47,7 +52,12 @@ impl Present {
             reason,
             ..base.clone()
         });
-        Present { effects, capabilities, base }
+        let table = cpu.map_or(Vec::new(), |cpu| knob::table(cpu, &effects.io.knobs));
+        Present { effects, capabilities, table, base, cpu }
+    }
+
+    pub(super) fn table(&self) -> &[Box<dyn Knob>] {
+        &self.table
     }
 
     pub(super) fn knobs(&self) -> &[IoKnob] {
@@ -62,10 +72,7 @@ impl TierTree {
 
     /// Reads the node anew. `None`: all is as it was.
     pub fn look_again(&self) -> Option<Effects> {
-        if self.observing {
-            return None;
-        }
-        let found = read(&self.root, self.disk_tiers);
+        let found = read(self.root()?, self.disk_tiers);
         (found != self.present().effects).then_some(found)
     }
 
@@ -74,12 +81,13 @@ impl TierTree {
     pub fn adopt(&self, effects: Effects) -> bool {
         let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);
         let differ = present.knobs() != effects.io.knobs;
-        *present = Arc::new(Present::new(present.base.clone(), effects));
+        *present = Arc::new(Present::new(present.base.clone(), present.cpu, effects));
         differ
     }
 }
 
 fn io_finding(root: &Root, idle_class: bool) -> IoFinding {
+    let Layout { version, path, hierarchies, .. } = &root.layout;
     let disks = match probe::disks(Path::new("/sys/block")) {
         Ok(disks) => disks,
         Err(error) => {
@@ -87,14 +95,14 @@ fn io_finding(root: &Root, idle_class: bool) -> IoFinding {
             return IoFinding::none(why);
         }
     };
-    let group = match root.version {
-        Version::V1 => root.hierarchies.iter().find(|h| h.has("blkio")).map(|h| h.dir(&root.path)),
+    let group = match version {
+        Version::V1 => hierarchies.iter().find(|h| h.has("blkio")).map(|h| h.dir(path)),
         Version::V2 => root.controllers.contains(&"io").then(|| root.dir()),
     };
     // Only the real root group has it; inside a container nothing is known of iocost.
-    let qos = std::fs::read_to_string(root.hierarchies[0].dir("io.cost.qos")).unwrap_or_default();
+    let qos = std::fs::read_to_string(hierarchies[0].dir("io.cost.qos")).unwrap_or_default();
     probe::io(&IoFacts {
-        version: root.version,
+        version: *version,
         group: group.as_deref(),
         disks: &disks,
         iocost: &probe::iocost_devices(&qos),

@@ -17,15 +17,15 @@ use std::path::Path;
 
 use super::attach::{BUDGET, Mover};
 use super::dirs::{self, inode};
+use super::knob::cpu_idle::FILE as CPU_IDLE;
+use super::knob::{self, Part, freezer, thread_priority};
 use super::mounts::Hierarchy;
-use super::tiers::CPU_IDLE;
 use super::{
-    Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, freeze, halts,
-    in_place, ioprio, members, open,
+    Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, halts, in_place,
+    members, open,
 };
 use crate::core::model::Tier;
 use crate::core::task::Halt;
-use crate::core::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES};
 use crate::systemd::SLICE;
 
 /// The hierarchies in which records name groups.
@@ -71,7 +71,7 @@ impl RecordedGroups {
             return Ok(());
         }
         let dirs = dirs::of_group(&self.hierarchies, self.version, record);
-        freeze::thaw(&self.hierarchies, &Group { record: record.clone(), dirs })
+        freezer::thaw(&self.hierarchies, &Group { record: record.clone(), dirs })
     }
 
     /// Gives the group its neutral weights if it is LRS's own, else those found. Answers
@@ -121,7 +121,7 @@ impl RecordedGroups {
         if halts::of(&self.hierarchies, &group, None)? == Some(Halt::Frozen) {
             return neutralise(&group).map(|()| false);
         }
-        ioprio::apply(&members::processes(&group)?, Tier::Active)?;
+        thread_priority::apply(&members::processes(&group)?, Tier::Active)?;
         let mover = Mover { hierarchies: &self.hierarchies, root, budget: BUDGET };
         mover.evacuate(&record.path, BUDGET, &|index| {
             let name = &self.hierarchies[index].name;
@@ -141,16 +141,11 @@ pub(super) fn neutralise(group: &Group) -> Result<(), CgroupError> {
         neutralise_disk(dir, |_| false)?;
     }
     // Only those that carry LRS's mark.
-    ioprio::apply(&members::processes(group)?, Tier::Active).map(drop)
+    thread_priority::apply(&members::processes(group)?, Tier::Active).map(drop)
 }
 
 fn neutralise_cpu(dir: &Path) -> Result<(), CgroupError> {
-    // Before the weight, which an idle group does not take.
-    set_if_different(dir, CPU_IDLE, "0")?;
-    for scale in [CPU_WEIGHT, CPU_SHARES] {
-        set_if_different(dir, scale.file, &scale.neutral.to_string())?;
-    }
-    Ok(())
+    neutralise_part(dir, Part::Cpu, |_| false)
 }
 
 /// Makes the disk tier files in `dir` those of a new group, but for those `in_use`.
@@ -158,13 +153,16 @@ pub(super) fn neutralise_disk(
     dir: &Path,
     in_use: impl Fn(&str) -> bool,
 ) -> Result<(), CgroupError> {
-    for scale in DISK_SCALES {
-        if !in_use(scale.file) {
-            set_if_different(dir, scale.file, &scale.neutral.to_string())?;
-        }
-    }
-    if !in_use(in_place::IO_PRIO_CLASS) {
-        set_if_different(dir, in_place::IO_PRIO_CLASS, "no-change")?;
+    neutralise_part(dir, Part::Disk, in_use)
+}
+
+fn neutralise_part(
+    dir: &Path,
+    part: Part,
+    in_use: impl Fn(&str) -> bool,
+) -> Result<(), CgroupError> {
+    for knob in knob::ALL.iter().filter(|knob| knob.part() == part && !in_use(knob.file())) {
+        set_if_different(dir, knob.file(), &knob.neutral().to_string())?;
     }
     Ok(())
 }

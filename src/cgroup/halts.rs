@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 
 use super::attach::{child_groups, processes_below};
 use super::mounts::{Hierarchy, UNIFIED};
+use super::open::Root;
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Group, files, give_back};
 use crate::core::task::Halt;
-use crate::kernfs::process::Stat;
+use crate::kernfs::process::{Stat, proc_file, read_proc};
 use crate::units::ProcessRef;
 
 /// Threads looked at of one task; beyond, it counts as running.
@@ -30,18 +31,16 @@ impl TierTree {
         group: &Group,
         main: Option<ProcessRef>,
     ) -> Result<Option<Halt>, CgroupError> {
-        if self.observing || group.record.attachment == Attachment::None {
+        if group.record.attachment == Attachment::None {
             return Ok(None);
         }
-        of(&self.root.hierarchies, group, main)
+        of(&self.layout().hierarchies, group, main)
     }
 
     /// The file by which the root, or a group above it, is frozen.
     pub fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {
-        if self.observing {
-            return Ok(None);
-        }
-        frozen_upwards(&self.root.hierarchies, &self.root.path)
+        let Some(Root { layout, .. }) = self.root() else { return Ok(None) };
+        frozen_upwards(&layout.hierarchies, &layout.path)
     }
 
     /// As [`TierTree::release`] for a task; one that is stopped stays where it is, too.
@@ -143,12 +142,11 @@ fn all_below(
     let mut next = vec![dir.to_owned()];
     while let Some(dir) = next.pop() {
         next.extend(child_groups(&dir)?);
-        let procs = match std::fs::read(dir.join("cgroup.procs")) {
+        let file = dir.join("cgroup.procs");
+        let procs = match read_proc(&file) {
             Ok(procs) => procs,
             Err(error) if files::is_gone(&error) => continue,
-            Err(error) => {
-                return Err(files::failed("read", &dir.join("cgroup.procs"), None, error));
-            }
+            Err(error) => return Err(files::failed("read", &file, None, error)),
         };
         if procs.is_empty() {
             continue;
@@ -164,7 +162,7 @@ fn all_below(
 fn is_stopped(group: &Group, main: Option<ProcessRef>) -> Result<bool, CgroupError> {
     let runs = |state: u8| !matches!(state, b'T' | b't' | b'Z' | b'X' | b'x');
     if let Some(main) = main
-        && let Some((state, start_ticks)) = state_of(&format!("/proc/{}/stat", main.pid))
+        && let Some((state, start_ticks)) = state_of(&proc_file(main.pid, "stat"))
         && start_ticks == main.start_ticks
         && runs(state)
     {
@@ -178,8 +176,7 @@ fn is_stopped(group: &Group, main: Option<ProcessRef>) -> Result<bool, CgroupErr
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
         for task in tasks.flatten() {
             threads += 1;
-            let path = task.path().join("stat");
-            let Some((state, _)) = path.to_str().and_then(state_of) else { continue };
+            let Some((state, _)) = state_of(&task.path().join("stat")) else { continue };
             if runs(state) || threads > MOST_THREADS {
                 return Ok(false);
             }
@@ -190,7 +187,7 @@ fn is_stopped(group: &Group, main: Option<ProcessRef>) -> Result<bool, CgroupErr
 }
 
 /// State and start; `None`: it has ended, or cannot be read.
-fn state_of(path: &str) -> Option<(u8, u64)> {
-    let stat = Stat::parse(&std::fs::read(path).ok()?)?;
+fn state_of(path: &Path) -> Option<(u8, u64)> {
+    let stat = Stat::parse(&read_proc(path).ok()?)?;
     Some((stat.state, stat.start_ticks))
 }

@@ -15,29 +15,25 @@
 //! A file of weights may have lines of single devices after its default (`disk_lines`); they come back
 //! too.
 //!
-//! Limits. An owner that writes what LRS has just written has not been heard, nor has one that
 //! Limits. An owner's write goes unnoticed if it has the value that LRS has just written, or if no
 //! daemon runs.
+
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::attach::Mover;
 use super::dirs::{self, inode};
+use super::knob::cpu_idle::FILE as CPU_IDLE;
+use super::knob::{self, Part, cpu_weight};
 use super::process::{Membership, is_within};
-use super::tiers::CPU_IDLE;
 use super::{Attachment, CgroupError, Group, GroupRecord, Version, WeightPlan, disk_lines, files};
 pub(super) use crate::core::weights::found_number;
-use crate::core::weights::{DISK_SCALES, Scale};
 use crate::units::ProcessRef;
-
-/// cgroup-v2.rst "IO Priority".
-pub(super) const IO_PRIO_CLASS: &str = "io.prio.class";
 
 /// See [`super::TierTree::find_in_place`].
 pub(super) fn find(
     mover: &Mover<'_>,
     version: Version,
-    cpu: Scale,
     process: ProcessRef,
     named: Option<&str>,
 ) -> Result<Group, CgroupError> {
@@ -64,26 +60,23 @@ pub(super) fn find(
     };
     let dirs = dirs::of_group(mover.hierarchies, version, &record);
 
-    let Some(weight) = files::read_value_if_there(&dir.join(cpu.file))? else {
+    for knob in knob::ALL.into_iter().filter(|knob| knob.is_for_others()) {
+        let Some(dir) = knob.part().dir(&dirs) else { continue };
+        let value = match knob.part() {
+            Part::Cpu => files::read_value_if_there(&dir.join(knob.file()))?,
+            // Also of those that make no tier now: the scheduler of a disk may change.
+            Part::Disk => disk_lines::read(dir, knob.file())?,
+        };
+        record.found.extend(value.map(|value| (knob.file().to_owned(), value)));
+    }
+    let weight = cpu_weight::scale(version).file;
+    if !record.found.iter().any(|(file, _)| file == weight) {
         return Err(CgroupError::Refused(format!(
-            "the group {} of process {} has no {}: its parent does not enable the cpu \
+            "the group {} of process {} has no {weight}: its parent does not enable the cpu \
              controller; enable it there, or admit the process into a group of LRS's",
             dir.display(),
-            process.pid,
-            cpu.file
+            process.pid
         )));
-    };
-    if let Some(idle) = files::read_value_if_there(&dir.join(CPU_IDLE))? {
-        record.found.push((CPU_IDLE.to_owned(), idle));
-    }
-    record.found.push((cpu.file.to_owned(), weight));
-    if let Some(io_dir) = &dirs.io {
-        // Also of those that make no tier now: the scheduler of a disk may change.
-        for scale in DISK_SCALES {
-            if let Some(value) = disk_lines::read(io_dir, scale.file)? {
-                record.found.push((scale.file.to_owned(), value));
-            }
-        }
     }
     if pinned.alive() {
         Ok(Group { record, dirs })
@@ -213,13 +206,14 @@ pub(super) fn heeded(
     };
     let is_idle = files::read_value_if_there(&cpu.join(CPU_IDLE))?.as_deref() == Some("1");
     for (file, written) in last {
-        let is_cpu = file.starts_with("cpu.");
+        let Some(part) = knob::part_of(file) else { continue };
+        let is_cpu = part == Part::Cpu;
         if is_cpu && is_idle {
             // LRS makes no group of others idle, and such a group's weight is none.
             note(&mut record, CPU_IDLE, "1".to_owned());
             continue;
         }
-        let Some(dir) = (if is_cpu { Some(cpu) } else { group.dirs.io.as_ref() }) else { continue };
+        let Some(dir) = part.dir(&group.dirs) else { continue };
         let Some(present) = disk_lines::read(dir, file)? else { continue };
         let Some(number) = files::number(&present) else { continue };
         if number == *written {
@@ -253,13 +247,13 @@ pub(super) fn restore(
     let idle_file = cpu.join(CPU_IDLE);
     let is_idle = files::read_value_if_there(&idle_file)?.as_deref() == Some("1");
     for (file, found) in &group.record.found {
-        let is_cpu = file.starts_with("cpu.");
+        let Some(part) = knob::part_of(file) else { continue };
+        let is_cpu = part == Part::Cpu;
         // An idle group's weight cannot be written, and it is idle by its owner alone.
         if file == CPU_IDLE || is_cpu && is_idle {
             continue;
         }
-        let dir = if is_cpu { Some(cpu) } else { group.dirs.io.as_ref() };
-        let Some(dir) = dir else { continue };
+        let Some(dir) = part.dir(&group.dirs) else { continue };
         let path = dir.join(file);
         let Some(present) = disk_lines::read(dir, file)? else { continue };
         if present == *found || !files::number(&present).is_some_and(|value| is_ours(file, value)) {

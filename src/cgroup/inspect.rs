@@ -11,13 +11,12 @@
 //! its own below, or with more threads than one page of
 //! `cgroup.threads` names, is walked.
 
-use std::io;
+use std::path::Path;
 
-use super::IoKnob;
-use super::tiers::CPU_IDLE;
+use super::knob::{Content, Knob, by_path, thread_priority};
 use super::tree::TierTree;
 use super::{
-    Attachment, CgroupError, Drift, Group, KernelView, WeightPlan, files, ioprio, members,
+    Attachment, CgroupError, Drift, Group, IoKnob, KernelView, WeightPlan, files, members,
 };
 use crate::core::model::{Level, Tier};
 use crate::kernfs::files::{Descriptors, KeptFile};
@@ -31,9 +30,8 @@ const WHOLE_PAGE: usize = 4000;
 /// Files of one group that are read again and again. Empty: the group is read by path.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
-    idle: Option<KeptFile>,
-    weight: Option<KeptFile>,
-    io_weight: Option<KeptFile>,
+    /// Those of its tier, by name.
+    knobs: Vec<(&'static str, KeptFile)>,
     /// `cgroup.events`, or where there is no cgroup2 group `freezer.state`.
     frozen: Option<KeptFile>,
     threads: Option<KeptFile>,
@@ -49,22 +47,17 @@ pub struct Reading {
 }
 
 impl Reading {
-    fn number(&mut self, file: &mut Option<KeptFile>) -> Result<Option<u64>, CgroupError> {
-        let Some(file) = file else { return Ok(None) };
-        let text = match file.read(&self.descriptors, &mut self.buffer) {
-            Ok(text) => String::from_utf8_lossy(text),
-            Err(error) => return Err(files::failed("read", file.path(), None, error)),
-        };
-        let line = text.lines().next().unwrap_or_default().trim();
-        files::number(line).map(Some).ok_or_else(|| {
-            let error =
-                io::Error::new(io::ErrorKind::InvalidData, format!("no number in {line:?}"));
-            files::failed("read", file.path(), None, error)
-        })
+    /// What a file kept open says.
+    fn content(&mut self, file: &mut KeptFile) -> Result<Content, CgroupError> {
+        match file.read(&self.descriptors, &mut self.buffer) {
+            Ok(text) => {
+                let text = String::from_utf8_lossy(text);
+                Ok(Content::parse(text.lines().next().unwrap_or_default().trim()))
+            }
+            Err(error) => Err(files::failed("read", file.path(), None, error)),
+        }
     }
-}
 
-impl Reading {
     fn frozen(&mut self, file: &mut Option<KeptFile>) -> Result<Option<bool>, CgroupError> {
         let Some(file) = file else { return Ok(None) };
         let by_v1 = file.path().ends_with(FREEZER_STATE);
@@ -79,26 +72,20 @@ impl Reading {
 impl TierTree {
     /// What [`TierTree::inspect`] keeps open for `group`.
     pub fn keep(&self, group: &Group) -> OpenFiles {
-        let (Attachment::Own, Some(cpu)) = (group.record.attachment, &group.dirs.cpu) else {
-            return OpenFiles::default();
-        };
-        let present = self.present();
-        let mut io_weights = present.knobs().iter().filter_map(|knob| match knob {
-            IoKnob::Weight(scale) => Some(scale.file),
-            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
-        });
-        let io_weight = io_weights.next();
-        if io_weights.next().is_some() || present.knobs().contains(&IoKnob::PriorityClass) {
-            // More to compare than what is shown; by path, where all of it is.
+        if group.record.attachment != Attachment::Own {
             return OpenFiles::default();
         }
-        let io = |file: &str| group.dirs.io.as_ref().map(|dir| KeptFile::new(dir.join(file)));
+        let present = self.present();
+        let kept = |knob: &dyn Knob| {
+            let dir = knob.part().dir(&group.dirs)?;
+            Some((knob.file(), KeptFile::new(dir.join(knob.file()))))
+        };
         let threads = || {
             let dir = group.dirs.unified.as_ref()?;
             Some(KeptFile::new(dir.join("cgroup.threads")))
         };
         let by_v1 = || {
-            let freezer = members::in_use(&self.root.hierarchies, &group.record)
+            let freezer = members::in_use(&self.layout().hierarchies, &group.record)
                 .find(|hierarchy| hierarchy.has("freezer"))?;
             Some(freezer.dir(&group.record.path).join(FREEZER_STATE))
         };
@@ -107,9 +94,7 @@ impl TierTree {
             None => by_v1(),
         };
         OpenFiles {
-            idle: self.idle_exists.then(|| KeptFile::new(cpu.join(CPU_IDLE))),
-            weight: Some(KeptFile::new(cpu.join(self.scale.file))),
-            io_weight: io_weight.and_then(io),
+            knobs: present.table().iter().filter_map(|knob| kept(&**knob)).collect(),
             frozen: frozen.map(KeptFile::new),
             threads: present.knobs().contains(&IoKnob::ThreadPriority).then(threads).flatten(),
         }
@@ -127,18 +112,27 @@ impl TierTree {
     ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
         let level = level.into();
         self.renew_io(group, kept, reading, level.tier())?;
-        if kept.weight.is_none() {
+        if kept.knobs.is_empty() {
             return Ok((self.read_back(group)?, self.drift(group, level, plan)?));
         }
-        let view = KernelView {
-            cpu_idle: reading.number(&mut kept.idle)?.map(|idle| idle == 1),
-            cpu_weight: reading.number(&mut kept.weight)?,
-            io_weight: reading.number(&mut kept.io_weight)?,
-            frozen: reading.frozen(&mut kept.frozen)?,
-            // Own groups are kept, and have none.
-            cpu_quota: None,
+        let mut contents = Vec::with_capacity(kept.knobs.len());
+        for knob in self.present().table() {
+            let Some(dir) = knob.part().dir(&group.dirs) else { continue };
+            let kept = kept.knobs.iter_mut().find(|(file, _)| *file == knob.file());
+            let content = match kept {
+                Some((_, kept)) => Some(reading.content(kept)?),
+                None => by_path(&**knob, dir)?,
+            };
+            contents.extend(content.map(|content| (knob.file(), content)));
+        }
+        let mut read = |knob: &dyn Knob, _: &Path| {
+            let content = contents.iter().find(|(file, _)| *file == knob.file());
+            Ok(content.map(|(_, content)| content.clone()))
         };
-        Ok((view, self.drift_in(group, &view, level, plan)?))
+        let view = self.view_of(group, &mut read)?;
+        // Own groups are kept, and have no quota.
+        let view = KernelView { frozen: reading.frozen(&mut kept.frozen)?, ..view };
+        Ok((view, self.drift_in(group, &mut read, level, plan)?))
     }
 
     /// Between two of those: [`TierTree::reapply_io`] from files kept open.
@@ -177,6 +171,6 @@ impl TierTree {
             Ok(_) => return Ok(false),
             Err(error) => return Err(files::failed("read", file.path(), None, error)),
         };
-        ioprio::apply_to_threads(crate::kernfs::parse::ids(text), tier).map(|_| true)
+        thread_priority::apply_to_threads(crate::kernfs::parse::ids(text), tier).map(|_| true)
     }
 }

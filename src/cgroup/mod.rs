@@ -11,9 +11,11 @@
 //! | `probe` | what the kernel and the disks can do, with reasons |
 //! | `effects` | the same read anew while the daemon runs |
 //! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
+//! | `look` | what it answers of processes and groups without writing |
 //! | `inspect` | the look at every group's weights, every few cycles |
 //! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
-//! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
+//! | `knob` | the files that make a tier, one module for each; thread priorities; the freezer |
+//! | `in_place`, `limits` | groups of others; limits a move escapes |
 //! | `surroundings` | who holds a process: none, a unit of systemd's, or another manager |
 //! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; which limits of memory bound tasks |
 //! | `owner` | who owns the processes |
@@ -21,7 +23,6 @@
 //! | `obstacle` | what makes admissions impossible, in words that doctor shares |
 //! | `trial` | an admission before any task is: the start's proof |
 //! | `observe` | what [`TierTree`] answers where nothing is written |
-//! | `freeze` | a group frozen and thawed, for the guard |
 //! | `halts` | what others froze or stopped |
 //! | `disk_lines` | weights of single devices, kept for the owner |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
@@ -34,7 +35,7 @@
 //!
 //! **`cpu.idle` for passive tasks** where the kernel has it and the group is ours: a waking active
 //! task preempts them at once, which weights alone do not give. An idle group refuses weights and
-//! forgets them when it leaves; `tiers.rs` therefore compares `cpu.idle` first.
+//! forgets them when it leaves; `knob.rs` therefore compares `cpu.idle` first.
 //! `tests/kernel_facts.rs` asserts this and the next facts on the kernel at hand.
 //!
 //! Limits. Groups of processes LRS cannot see (pid namespaces above its own) are listed by the
@@ -58,15 +59,15 @@ mod disk_lines;
 mod effects;
 mod evacuate;
 mod files;
-mod freeze;
 mod give_back;
 mod halts;
 mod in_place;
 mod inspect;
-mod ioprio;
 mod kin;
+mod knob;
 mod limits;
 mod lock;
+mod look;
 mod members;
 mod memory;
 pub(crate) mod mounts;

@@ -4,16 +4,13 @@
 //! [`TierTree::processes`] knows nothing of them: completion comes from the main process's
 //! pidfd alone.
 
-use std::sync::{Arc, Mutex, RwLock};
-
 use super::effects::Present;
-use super::tree::TierTree;
+use super::open::Layout;
+use super::tree::{State, TierTree};
 use super::{
-    Attachment, Capabilities, CgroupError, CpuTiers, DiskTiers, Group, GroupDirs, GroupRecord,
-    IoTiers, Origin, TreeSettings, Version, dirs, in_place, open,
+    Attachment, Capabilities, CgroupError, CpuTiers, Effects, Group, GroupDirs, GroupRecord,
+    IoFinding, IoTiers, Origin, TreeSettings, Version, dirs, in_place, open,
 };
-use super::{Effects, IoFinding};
-use crate::core::weights;
 use crate::units::ProcessRef;
 
 impl TierTree {
@@ -26,39 +23,27 @@ impl TierTree {
                 (None, Vec::new(), "no cgroup file system with the cpu controller is mounted here")
             }
         };
-        let root = open::Root::observed(settings, version.unwrap_or(Version::V2), hierarchies);
+        let layout = Layout::observed(settings, version.unwrap_or(Version::V2), hierarchies);
         let capabilities = Capabilities {
             version,
-            root: root.path.clone(),
+            root: layout.path.clone(),
             cpu_tiers: CpuTiers::None,
             io_tiers: IoTiers::None,
             io_by_thread: false,
             reason: format!("observe mode writes no cgroup file; {found}"),
         };
         let effects = Effects { io: IoFinding::none(""), sched_ext: None };
-        TierTree {
-            observing: true,
-            root,
-            root_weight: None,
-            scale: weights::CPU_WEIGHT,
-            idle_exists: false,
-            idle_used: false,
-            disk_tiers: DiskTiers::Off,
-            present: RwLock::new(Arc::new(Present::new(capabilities, effects))),
-            plans: in_place::Plans::default(),
-            no_twin: Mutex::new(None),
-            remade: false.into(),
-            v1: cgroups_rs::fs::hierarchies::V1::new(),
-        }
+        let present = Present::new(capabilities, None, effects);
+        TierTree::new(State::Observing(layout), present, settings)
     }
 
     /// See [`TierTree::find_in_place`]; the group is only looked at.
     pub(super) fn book_in_place(
         &self,
+        Layout { version, hierarchies, .. }: &Layout,
         process: ProcessRef,
         named: Option<&str>,
     ) -> Result<Group, CgroupError> {
-        let (version, hierarchies) = (self.root.version, &self.root.hierarchies);
         let Some(primary) = hierarchies.first() else {
             return Err(CgroupError::Unsupported(self.capabilities().reason.clone()));
         };
@@ -77,7 +62,7 @@ impl TierTree {
         // The root group counts the whole node: no files of it stand for a task.
         if group.record.path != "/" {
             let in_place = GroupRecord { attachment: Attachment::InPlace, ..group.record.clone() };
-            group.dirs = dirs::of_group(hierarchies, version, &in_place);
+            group.dirs = dirs::of_group(hierarchies, *version, &in_place);
         }
         Ok(group)
     }
@@ -100,7 +85,7 @@ pub(super) fn booked(path: String, inode: u64) -> Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::{Kin, Reach};
+    use crate::cgroup::{DiskTiers, Kin, Reach};
     use crate::core::model::TaskId;
     use crate::units::Pid;
 

@@ -35,14 +35,36 @@ pub(super) const AUTO_ROOT: &str = "lrs";
 /// Name of the leaf lrsd moves itself into.
 const LEAF: &str = "lrsd";
 
+/// Where groups of tasks are.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) version: Version,
+    /// Of the root, with a leading slash.
+    pub(super) path: String,
+    /// Primary first. Of a node that is only observed there may be none.
+    pub(super) hierarchies: Vec<Hierarchy>,
+    /// Whether systemd owns the root.
+    pub(super) is_scope: bool,
+}
+
+impl Layout {
+    /// That of a root which is not opened: observe mode.
+    pub(super) fn observed(
+        settings: &TreeSettings,
+        version: Version,
+        hierarchies: Vec<Hierarchy>,
+    ) -> Layout {
+        let is_scope = is_scope(settings);
+        let auto = if is_scope { crate::systemd::SCOPE_PATH } else { AUTO_ROOT };
+        let path = settings.root.as_deref().unwrap_or(auto).trim_matches('/');
+        Layout { version, path: format!("/{path}"), hierarchies, is_scope }
+    }
+}
+
 /// The root, ready and locked.
 #[derive(Debug)]
 pub(super) struct Root {
-    pub(super) version: Version,
-    /// With a leading slash.
-    pub(super) path: String,
-    /// Primary first.
-    pub(super) hierarchies: Vec<Hierarchy>,
+    pub(super) layout: Layout,
     /// v2: controllers task groups have.
     pub(super) controllers: Vec<&'static str>,
     /// What an operator should know, one sentence each.
@@ -52,8 +74,6 @@ pub(super) struct Root {
     /// Tasks of an earlier daemon go on here.
     pub(super) takes_over: bool,
     leaf: Option<Leaf>,
-    /// Whether systemd owns the root.
-    pub(super) is_scope: bool,
     held: Mutex<Ownership>,
 }
 
@@ -110,15 +130,12 @@ impl Root {
             Err(error) => return Err(error),
         }
         let mut root = Root {
-            version,
-            path: format!("/{path}"),
-            hierarchies,
+            layout: Layout { version, path: format!("/{path}"), hierarchies, is_scope },
             controllers: Vec::new(),
             notes: Vec::new(),
             warnings,
             takes_over,
             leaf: None,
-            is_scope,
             held: Mutex::new(held),
         };
         let prepared = match version {
@@ -143,32 +160,9 @@ impl Root {
         }
     }
 
-    /// One that is not opened: observe mode.
-    pub(super) fn observed(
-        settings: &TreeSettings,
-        version: Version,
-        hierarchies: Vec<Hierarchy>,
-    ) -> Root {
-        let is_scope = is_scope(settings);
-        let auto = if is_scope { crate::systemd::SCOPE_PATH } else { AUTO_ROOT };
-        let path = settings.root.as_deref().unwrap_or(auto).trim_matches('/');
-        Root {
-            version,
-            path: format!("/{path}"),
-            hierarchies,
-            controllers: Vec::new(),
-            notes: Vec::new(),
-            warnings: Vec::new(),
-            takes_over: false,
-            leaf: None,
-            is_scope,
-            held: Mutex::new(Ownership { lock: None, scope: None }),
-        }
-    }
-
     /// Directory of the root in the primary hierarchy.
     pub(super) fn dir(&self) -> PathBuf {
-        self.hierarchies[0].dir(&self.path)
+        self.layout.hierarchies[0].dir(&self.layout.path)
     }
 
     /// Makes the root anew if it was removed or the scope was stopped. Answers
@@ -178,9 +172,9 @@ impl Root {
         if held.holds(&self.dir()) {
             return Ok(false);
         }
-        held.take(&self.hierarchies, self.path.trim_start_matches('/'))?;
-        for hierarchy in &self.hierarchies[1..] {
-            match lock::make_root(&hierarchy.mount.point, &self.path) {
+        held.take(&self.layout.hierarchies, self.layout.path.trim_start_matches('/'))?;
+        for hierarchy in &self.layout.hierarchies[1..] {
+            match lock::make_root(&hierarchy.mount.point, &self.layout.path) {
                 // Tasks do without a twin, which is logged as they are made.
                 Err(_) if hierarchy.is_unified() => {}
                 made => made?,
@@ -202,7 +196,7 @@ impl Root {
     /// Moves the processes of a task with no home any more to a scope of their own. Without
     /// systemd, or without its help, they go where the kernel takes them.
     pub(super) fn rehome(&self, id: TaskId, origin: &Origin, processes: &[Pid]) {
-        let of_systemd = scope::tracked(&self.hierarchies).find_map(|hierarchy| {
+        let of_systemd = scope::tracked(&self.layout.hierarchies).find_map(|hierarchy| {
             origin.iter().find(|(name, _)| *name == hierarchy.name).map(|(_, path)| path.as_str())
         });
         if crate::systemd::is_running()
@@ -223,8 +217,8 @@ impl Root {
         {
             lock::remove_lock(&self.dir())?;
         }
-        for hierarchy in &self.hierarchies {
-            lock::remove_root(&hierarchy.mount.point, &self.path)?;
+        for hierarchy in &self.layout.hierarchies {
+            lock::remove_root(&hierarchy.mount.point, &self.layout.path)?;
         }
         match &self.leaf {
             // A root still in use needs its controllers, and so this daemon stays in the leaf.
@@ -235,10 +229,10 @@ impl Root {
 
     /// The root in the other v1 hierarchies; those where it cannot be made are not used.
     fn make_in_the_others(&mut self) {
-        for hierarchy in self.hierarchies.split_off(1) {
-            let made = lock::make_root(&hierarchy.mount.point, &self.path);
-            match made.and_then(|()| takes_processes(&hierarchy, &self.path)) {
-                Ok(()) => self.hierarchies.push(hierarchy),
+        for hierarchy in self.layout.hierarchies.split_off(1) {
+            let made = lock::make_root(&hierarchy.mount.point, &self.layout.path);
+            match made.and_then(|()| takes_processes(&hierarchy, &self.layout.path)) {
+                Ok(()) => self.layout.hierarchies.push(hierarchy),
                 Err(error) => self.warnings.push(not_used(&hierarchy, &error)),
             }
         }
@@ -246,7 +240,7 @@ impl Root {
 
     /// Unified directories from the mount to the root.
     fn chain(&self) -> Vec<PathBuf> {
-        let mount = &self.hierarchies[0].mount.point;
+        let mount = &self.layout.hierarchies[0].mount.point;
         let root = self.dir();
         let mut chain: Vec<PathBuf> =
             root.ancestors().take_while(|dir| dir.starts_with(mount)).map(Path::to_owned).collect();
@@ -330,7 +324,7 @@ impl Root {
             .into_iter()
             .filter(|group| task_id(group).is_none())
             .filter(|group| !group.ends_with(lock::LOCK) && !group.ends_with(TRIAL))
-            .filter(|group| !(self.is_scope && group.ends_with(scope::LEAF)))
+            .filter(|group| !(self.layout.is_scope && group.ends_with(scope::LEAF)))
             .collect();
         if !foreign.is_empty() {
             let names: Vec<_> = foreign.iter().map(|group| group_name(group)).collect();
@@ -344,15 +338,15 @@ impl Root {
         let procs = files::read_text(&dir.join("cgroup.procs"))?;
         let count = procs.lines().count();
         // On v1 the anchor is where systemd put it.
-        if count > usize::from(self.is_scope) {
+        if count > usize::from(self.layout.is_scope) {
             self.notes.push(format!(
                 "{count} processes live directly in {}, beside the tasks; move them to a group \
                  of their own",
                 dir.display()
             ));
         }
-        for hierarchy in &self.hierarchies[1..] {
-            for group in attach::child_groups(&hierarchy.dir(&self.path))? {
+        for hierarchy in &self.layout.hierarchies[1..] {
+            for group in attach::child_groups(&hierarchy.dir(&self.layout.path))? {
                 if task_id(&group).is_none_or(|id| tasks.contains(&id)) {
                     continue;
                 }

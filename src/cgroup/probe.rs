@@ -209,15 +209,6 @@ pub fn pressure(proc_pressure: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether groups have `cpu.idle` (5.15+), seen on `group`, a group below the root one.
-pub fn cpu_idle(group: &Path) -> Result<(), String> {
-    if group.join("cpu.idle").exists() {
-        Ok(())
-    } else {
-        Err("this kernel has no cpu.idle (Linux 5.15 or newer does)".to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,15 +58,7 @@ fn not_pinned(error: PinError) -> CgroupError {
 impl Stat {
     /// `None` when the process is gone.
     pub(super) fn read(pid: Pid) -> Result<Option<Stat>, CgroupError> {
-        let path = proc_file(pid, "stat");
-        match read_proc(&path) {
-            Ok(text) => match Stat::parse(&text) {
-                Some(facts) => Ok(Some(facts)),
-                None => Err(files::failed("read", &path, None, io::ErrorKind::InvalidData.into())),
-            },
-            Err(error) if vanished(&error) => Ok(None),
-            Err(error) => Err(files::failed("read", &path, None, error)),
-        }
+        Stat::of(pid).map_err(|error| files::failed("read", &proc_file(pid, "stat"), None, error))
     }
 }
 
@@ -87,7 +79,7 @@ pub(super) fn has_realtime_thread(pid: Pid) -> bool {
     let Ok(threads) = fs::read_dir(proc_file(pid, "task")) else { return false };
     threads
         .flatten()
-        .filter_map(|entry| fs::read(entry.path().join("stat")).ok())
+        .filter_map(|entry| read_proc(&entry.path().join("stat")).ok())
         .filter_map(|stat| Stat::parse(&stat))
         .any(|facts| facts.policy.is_some_and(|policy| REALTIME.contains(&policy)))
 }
@@ -119,7 +111,7 @@ impl Membership {
         }
         let Ok(threads) = fs::read_dir(proc_file(pid, "task")) else { return Ok(None) };
         for thread in threads.flatten() {
-            let living = fs::read(thread.path().join("stat"))
+            let living = read_proc(&thread.path().join("stat"))
                 .ok()
                 .and_then(|stat| Stat::parse(&stat))
                 .is_some_and(|facts| !facts.main_thread_ends());

@@ -11,6 +11,7 @@
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
+use super::open::Layout;
 use super::process::Stat;
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Conditions, Group, Kin, Reach, WeightPlan, dirs, files};
@@ -34,9 +35,8 @@ impl TierTree {
     /// # Errors
     /// Why no task can be admitted. Nothing is left of the try.
     pub fn try_admission(&self) -> Result<(), CgroupError> {
-        if self.observing || self.root.takes_over {
-            return Ok(());
-        }
+        let Some(root) = self.root().filter(|root| !root.takes_over) else { return Ok(()) };
+        let Layout { path, hierarchies, .. } = &root.layout;
         if let Some(file) = self.frozen_root()? {
             // Its process could not end there; status names what prevents admissions meanwhile.
             tracing::warn!(file = %file.display(), "whether a task can be admitted was not tried: others froze the root by {}", file.display());
@@ -50,12 +50,12 @@ impl TierTree {
                 return Ok(());
             }
         };
-        let path = format!("{}/{TRIAL}", self.root.path);
+        let path = format!("{path}/{TRIAL}");
         // What a daemon left that was killed in here.
-        dirs::remove_everywhere(&self.root.hierarchies, &path)?;
+        dirs::remove_everywhere(hierarchies, &path)?;
         let tried = self.put(&path, child.pid);
         drop(child);
-        let removed = dirs::remove_everywhere(&self.root.hierarchies, &path);
+        let removed = dirs::remove_everywhere(hierarchies, &path);
         match tried.and(removed) {
             // An unprivileged lrsd may not move what is beside it, but what is below a group that
             // was delegated to it.

@@ -5,10 +5,7 @@
 //! that need not be. Whoever reads two files of a number compares start times: the process may
 //! have ended in between, and another one have its number.
 
-use std::io::{self, Read as _};
-use std::path::Path;
-
-pub use crate::kernfs::process::{Stat, vanished};
+pub use crate::kernfs::process::{Stat, beginning, vanished};
 use crate::units::{Pid, Uids};
 
 /// The effective user of a `status` file (proc_pid_status(5)). `None`: there is none.
@@ -31,15 +28,4 @@ pub fn variable<'t>(environ: &'t [u8], name: &str) -> Option<&'t [u8]> {
 /// The process with a directory of this name; `None`: it is no process's.
 pub fn pid(name: &std::ffi::OsStr) -> Option<Pid> {
     Pid::new(name.to_str()?.parse().ok()?)
-}
-
-/// The first `most` bytes of a file. One buffer: files of /proc tell no size.
-///
-/// # Errors
-/// It cannot be read; [`vanished`] tells whether it is gone.
-pub fn beginning(path: &Path, most: usize) -> io::Result<Vec<u8>> {
-    const ROOM: usize = 1024;
-    let mut text = Vec::with_capacity(ROOM);
-    std::fs::File::open(path)?.take(most as u64).read_to_end(&mut text)?;
-    Ok(text)
 }

@@ -10,13 +10,14 @@
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::files::Explained;
 use super::parse::{number, status_field, words};
-use crate::units::Pid;
+use crate::units::{BootTime, Pid, ProcessRef};
 
 /// The fields of `/proc/PID/stat` (proc_pid_stat(5)) that anybody asks for, of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,18 @@ impl Stat {
         })
     }
 
+    /// That of process `pid`; `None`: it is gone.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not what the manual page says (`InvalidData`).
+    pub fn of(pid: Pid) -> io::Result<Option<Stat>> {
+        match read_proc(&proc_file(pid, "stat")) {
+            Ok(text) => Stat::parse(&text).map(Some).ok_or(io::ErrorKind::InvalidData.into()),
+            Err(error) if vanished(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A thread of the kernel.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
@@ -91,19 +104,36 @@ fn name(stat: &[u8]) -> &[u8] {
     place(b'(').zip(end).and_then(|(start, end)| stat.get(start + 1..end)).unwrap_or_default()
 }
 
+/// When `process` started, in time since boot.
+pub fn started(process: ProcessRef) -> BootTime {
+    let ticks = procfs::ticks_per_second().max(1);
+    BootTime(Duration::from_micros(process.start_ticks.saturating_mul(1_000_000) / ticks))
+}
+
 /// `/proc/PID/FILE`.
 pub fn proc_file(pid: Pid, file: &str) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join(file)
 }
 
-/// A file of /proc in two read(2): such files tell no size, and what fs::read does then (asking
-/// for it, growing from 32 bytes on) is four system calls more.
+/// A file of /proc or of a cgroup.
+///
+/// # Errors
+/// It cannot be read; [`vanished`] tells whether the process is gone.
 pub fn read_proc(path: &Path) -> io::Result<Vec<u8>> {
+    // Beyond the longest such file, a list of as many pids as there can be (PID_MAX_LIMIT, 4 Mi of them).
+    beginning(path, 1 << 26)
+}
+
+/// The first `most` bytes of such a file, in two read(2): it tells no size, and what fs::read does then
+/// (asking for it, growing from 32 bytes on) is four system calls more.
+///
+/// # Errors
+/// As of [`read_proc`].
+pub fn beginning(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     const ROOM: usize = 4096;
-    // A limit beyond any such file: with it the size is not asked for.
-    const MOST: u64 = 1 << 20;
     let mut text = Vec::with_capacity(ROOM);
-    std::fs::File::open(path)?.take(MOST).read_to_end(&mut text)?;
+    // With a limit the size is not asked for.
+    std::fs::File::open(path)?.take(most as u64).read_to_end(&mut text)?;
     Ok(text)
 }
 

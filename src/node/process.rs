@@ -4,8 +4,8 @@ pub use crate::cgroup::is_shaped_by;
 use crate::command::{CommandError, ErrorKind};
 use crate::executor::world::{Identity, Pin};
 use crate::kernfs::files::Explained;
-use crate::kernfs::process::{self, PinError, has_exited, proc_file, read_proc};
-use crate::units::{BootTime, Pid, ProcessRef, Uids};
+use crate::kernfs::process::{self, PinError, has_exited, proc_file, read_proc, started};
+use crate::units::{Pid, ProcessRef, Uids};
 
 fn not_pinned(error: PinError) -> CommandError {
     let kind = match error {
@@ -50,13 +50,6 @@ pub fn pin(pid: Pid) -> Result<Identity, CommandError> {
 /// Whether `process` still runs: not a zombie, and not on its way to be one.
 pub fn alive(process: ProcessRef) -> bool {
     !crate::cgroup::has_ended(process)
-}
-
-/// When `process` started, in time since boot.
-fn started(process: ProcessRef) -> BootTime {
-    let ticks = procfs::ticks_per_second().max(1);
-    let micros = process.start_ticks.saturating_mul(1_000_000) / ticks;
-    BootTime(std::time::Duration::from_micros(micros))
 }
 
 /// Whether `pid` may be in the cgroup of a unit of systemd's, one that systemd writes weights

@@ -133,10 +133,14 @@ fn read(pid: Pid, file: &str) -> Result<Vec<u8>, CommandError> {
 }
 
 fn start_ticks(pid: Pid) -> Result<u64, CommandError> {
-    let stat = read(pid, "stat")?;
-    Stat::parse(&stat).map(|stat| stat.start_ticks).ok_or_else(|| {
-        CommandError::new(ErrorKind::Internal, format!("/proc/{pid}/stat has another form"))
-    })
+    match Stat::of(pid) {
+        Ok(Some(stat)) => Ok(stat.start_ticks),
+        Ok(None) => Err(ended()),
+        Err(error) => {
+            let what = format!("cannot read /proc/{pid}/stat: {error}");
+            Err(CommandError::new(ErrorKind::Internal, what))
+        }
+    }
 }
 
 fn lives(pidfd: BorrowedFd<'_>, pid: Pid) -> Result<(), CommandError> {

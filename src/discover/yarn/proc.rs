@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::discover::proc_file::{self, Stat, beginning};
-use crate::units::{BootTime, Pid, ProcessRef};
+use crate::units::{Pid, ProcessRef};
 
 /// Most of a command line or an environment that is read; the kernel lets both together have
 /// 6 MiB, and what is asked for here stands near their beginning.
@@ -62,12 +62,6 @@ pub(super) fn all() -> io::Result<Vec<Process>> {
     Ok(all)
 }
 
-/// When it began.
-pub(super) fn started(process: ProcessRef) -> BootTime {
-    let ticks = procfs::ticks_per_second().max(1);
-    BootTime(Duration::from_micros(process.start_ticks.saturating_mul(1_000_000) / ticks))
-}
-
 /// Effective uid.
 pub(super) fn owner(pid: Pid) -> io::Result<Option<u32>> {
     let Some(text) = gone_is_none(read(pid, "status"))? else { return Ok(None) };
@@ -104,6 +98,8 @@ fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) => Err(error),
     }
 }
+
+pub(super) use crate::kernfs::process::started;
 
 /// Whether the error says that the process is gone.
 pub(super) use proc_file::vanished as is_gone;

@@ -18,6 +18,7 @@ use super::polkit::{self, Action, Answer, Question};
 use super::value::{self, Dict};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Wait};
 use crate::core::model::Priority;
+use crate::kernfs::process::Stat;
 use crate::publish::Snapshot;
 use crate::rights::Role;
 use crate::server::{query, request};
@@ -168,8 +169,9 @@ impl Call {
 
 /// When a process started, in clock ticks since boot; `None`: there is none any more.
 fn start_of(pid: Pid) -> Option<u64> {
-    let stat = procfs::process::Process::new(pid.raw()).and_then(|process| process.stat());
+    let stat = Stat::of(pid);
     stat.inspect_err(|error| tracing::debug!(%error, "polkit is not asked about {pid}: {error}"))
         .ok()
-        .map(|stat| stat.starttime)
+        .flatten()
+        .map(|stat| stat.start_ticks)
 }

@@ -7,47 +7,51 @@
 
 use std::path::PathBuf;
 
-use super::mounts::Hierarchy;
-use super::{CgroupError, Group, files, members};
+use crate::cgroup::mounts::Hierarchy;
+use crate::cgroup::{CgroupError, Group, files, members};
 
-struct Knob {
+/// The file, and what is written into it.
+struct Switch {
     file: PathBuf,
     on: &'static str,
     off: &'static str,
 }
 
-fn knob(hierarchies: &[Hierarchy], group: &Group) -> Option<Knob> {
+fn switch(hierarchies: &[Hierarchy], group: &Group) -> Option<Switch> {
     let unified = group.dirs.unified.as_ref().map(|dir| dir.join("cgroup.freeze"));
     if let Some(file) = unified.filter(|file| file.exists()) {
-        return Some(Knob { file, on: "1", off: "0" });
+        return Some(Switch { file, on: "1", off: "0" });
     }
     let freezer =
         members::in_use(hierarchies, &group.record).find(|hierarchy| hierarchy.has("freezer"))?;
     let file = freezer.dir(&group.record.path).join("freezer.state");
-    Some(Knob { file, on: "FROZEN", off: "THAWED" })
+    Some(Switch { file, on: "FROZEN", off: "THAWED" })
 }
 
 /// Freezes the group.
-pub(super) fn freeze(hierarchies: &[Hierarchy], group: &Group) -> Result<(), CgroupError> {
+pub(in crate::cgroup) fn freeze(
+    hierarchies: &[Hierarchy],
+    group: &Group,
+) -> Result<(), CgroupError> {
     let path = &group.record.path;
-    let Some(knob) = knob(hierarchies, group) else {
+    let Some(switch) = switch(hierarchies, group) else {
         return Err(CgroupError::Unsupported(format!(
             "{path} has neither cgroup.freeze nor freezer.state; mount cgroup2 or the freezer \
              controller"
         )));
     };
-    match files::read_value_if_there(&knob.file)? {
-        Some(state) if state == knob.off => files::write_value(&knob.file, knob.on),
+    match files::read_value_if_there(&switch.file)? {
+        Some(state) if state == switch.off => files::write_value(&switch.file, switch.on),
         Some(_) => Err(CgroupError::Refused(format!("{path} is frozen by other software"))),
         None => Err(CgroupError::Refused(format!("{path} is gone"))),
     }
 }
 
 /// Thaws a group that LRS froze; nothing to do for one that is not frozen, or gone.
-pub(super) fn thaw(hierarchies: &[Hierarchy], group: &Group) -> Result<(), CgroupError> {
-    let Some(knob) = knob(hierarchies, group) else { return Ok(()) };
-    match files::read_value_if_there(&knob.file)? {
-        Some(state) if state != knob.off => files::write_value(&knob.file, knob.off),
+pub(in crate::cgroup) fn thaw(hierarchies: &[Hierarchy], group: &Group) -> Result<(), CgroupError> {
+    let Some(switch) = switch(hierarchies, group) else { return Ok(()) };
+    match files::read_value_if_there(&switch.file)? {
+        Some(state) if state != switch.off => files::write_value(&switch.file, switch.off),
         _ => Ok(()),
     }
 }

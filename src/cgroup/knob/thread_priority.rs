@@ -9,8 +9,8 @@
 use std::fs;
 use std::io;
 
-use super::process::proc_file;
-use super::{CgroupError, files};
+use crate::cgroup::process::proc_file;
+use crate::cgroup::{CgroupError, files};
 use crate::core::model::Tier;
 use crate::units::Pid;
 
@@ -24,7 +24,7 @@ const UNSET: libc::c_int = 0;
 const WHO_PROCESS: libc::c_int = 1;
 
 /// Gives every thread of `pids` the priority of `tier`; answers how many were changed.
-pub(super) fn apply(pids: &[Pid], tier: Tier) -> Result<usize, CgroupError> {
+pub(in crate::cgroup) fn apply(pids: &[Pid], tier: Tier) -> Result<usize, CgroupError> {
     let mut changed = 0;
     for &pid in pids {
         // The process may have ended since it was listed.
@@ -36,7 +36,7 @@ pub(super) fn apply(pids: &[Pid], tier: Tier) -> Result<usize, CgroupError> {
 }
 
 /// The same for threads that are known already.
-pub(super) fn apply_to_threads(
+pub(in crate::cgroup) fn apply_to_threads(
     threads: impl IntoIterator<Item = libc::pid_t>,
     tier: Tier,
 ) -> Result<usize, CgroupError> {
@@ -69,7 +69,7 @@ fn apply_to_thread(thread: libc::pid_t, tier: Tier) -> io::Result<bool> {
     Ok(true)
 }
 
-pub(super) fn get(thread: libc::pid_t) -> io::Result<libc::c_int> {
+pub(in crate::cgroup) fn get(thread: libc::pid_t) -> io::Result<libc::c_int> {
     // SAFETY: ioprio_get(2) takes two integers and touches no memory of ours.
     let answer = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, thread) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as libc::c_int) }
