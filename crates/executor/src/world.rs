@@ -222,7 +222,8 @@ pub trait Kernel {
     /// What the kernel refused; of a freeze also that others froze it.
     fn freeze(&mut self, group: &Group, on: bool) -> Result<(), CgroupError>;
 
-    /// What others did to a task: its group is frozen, or its main process stopped.
+    /// What others did to a task, as far as it is seen at once: its group is frozen, or its main process
+    /// stopped. What they did above or below a group of LRS's own comes with the cycle.
     ///
     /// # Errors
     /// It cannot be read.

@@ -50,7 +50,8 @@ impl Files {
         write: bool,
     ) -> Vec<String> {
         let mut read = by_path;
-        let mut comparison = Comparison::new(&mut read, write);
+        let difference = if write { Difference::IsWritten } else { Difference::IsNoted };
+        let mut comparison = Comparison::new(&mut read, difference);
         let ask = |is_idle| Ask { record, level, plan: &PLAN, is_idle };
         comparison.run(table, &self.dirs(), &|knob, idle| knob.wish(&ask(idle))).unwrap();
         let drifts = comparison.drifts.into_iter();
@@ -79,6 +80,26 @@ fn a_promoted_task_leaves_idle_first_and_its_weight_is_written_unread() {
     let passive = files.compare(&table, &record, Level::Passive, true);
     assert_eq!(passive[0], "cpu.idle 0 1");
     assert!(!passive.iter().any(|drift| drift.starts_with("cpu.weight")), "{passive:?}");
+}
+
+#[test]
+fn what_is_written_unread_is_what_a_comparison_makes_of_it() {
+    let disk = [IoKnob::Weight(weights::IO_BFQ_WEIGHT), IoKnob::PriorityClass];
+    let own = record(Attachment::Own, &[]);
+    for tiers in [CpuTiers::Idle, CpuTiers::Weight] {
+        let table = v2(tiers, &disk);
+        for level in [Level::Active, Level::Lane, Level::SlowLane, Level::Passive] {
+            let files = Files::new(&[
+                ("cpu.idle", "1"),
+                ("cpu.weight", ""),
+                ("io.bfq.weight", ""),
+                ("io.prio.class", ""),
+            ]);
+            let ask = |is_idle| Ask { record: &own, level, plan: &PLAN, is_idle };
+            write(&table, &files.dirs(), &|knob, idle| knob.wish(&ask(idle))).unwrap();
+            assert_eq!(files.compare(&table, &own, level, false), [""; 0], "{level:?}");
+        }
+    }
 }
 
 #[test]
@@ -131,7 +152,7 @@ fn the_root_follows_with_the_cpu_alone() {
         (CpuTiers::Weight, RootWeight::Idle, "0", "1"),
     ] {
         let mut read = by_path;
-        let mut comparison = Comparison::new(&mut read, true);
+        let mut comparison = Comparison::new(&mut read, Difference::IsWritten);
         let wish = |knob: &dyn Knob, is_idle| knob.wish_of_root(weight, is_idle);
         comparison.run(&v2(tiers, &disk), &files.dirs(), &wish).unwrap();
         assert_eq!(files.text("cpu.idle"), idle, "{weight:?}");
