@@ -3,8 +3,14 @@
 //! A [`Knob`] has its file, what that has to say of a task, and what it says in a new group. Everything
 //! else is written once, over the table of those that act on this node: writing ([`write`]), comparing
 //! ([`Comparison`]), undoing a write cut short, reading back, giving back to an owner
-//! ([`super::in_place`]) and what a group has when LRS is gone ([`super::give_back`]). A new number is a
-//! module and a line in [`ALL`] and [`table`].
+//! ([`super::in_place`]) and what a group has when LRS is gone ([`super::give_back`]). A new file of groups of
+//! LRS's own is a module and a line in [`ALL`] and [`table`]; what only some kernels have, a field of
+//! [`CpuKnobs`] or an [`IoKnob`] too.
+//!
+//! In groups of others more depends on a file. Which values LRS wrote there, and so may take back, is known
+//! by a [`Scale`] alone (`ours` in `tiers.rs`): a word, or another number, would stay. [`Wish::Any`] is
+//! taken for a group that stays idle. A unit of systemd's gets what `core/unit.rs` knows by name, and
+//! one weight of disks. A file that is [`Knob::is_for_others`] is wished for in place, and no other is.
 //!
 //! The order of a table is the order of writing, the CPU first, since a promoted task waits for that; and
 //! `cpu.idle` before the weight, for an idle group takes no weight, and one that leaves that state has

@@ -15,8 +15,8 @@ use crate::sample::QuotaDirs;
 use crate::units::{Pid, ProcessRef};
 
 impl TierTree {
-    /// Where `process` is. Ask before the attach, so that a stored [`GroupRecord::origin`] is complete
-    /// before anything moves.
+    /// Where `process` is. Ask before the attach, so that a stored [`super::GroupRecord::origin`] is
+    /// complete before anything moves.
     pub fn position(&self, process: ProcessRef) -> Result<Position, CgroupError> {
         let membership =
             Membership::of_process(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;

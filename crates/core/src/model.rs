@@ -110,6 +110,7 @@ impl fmt::Display for Priority {
 pub struct Order(pub u64);
 
 /// What a task is bound by (thesis 2.3): CPU-bound, I/O-bound or between them; or nothing of the node.
+/// It is shown to clients; what is decided is decided by computing rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -119,8 +120,7 @@ pub enum Class {
     Moderate,
     /// Computing rate below `classify.io_below`.
     Io,
-    /// The same of a task that waits for no disk either, and hardly computes: a sleeper. Where a class
-    /// decides it is as [`Class::Io`].
+    /// The same of a task that waits for no disk either, and hardly computes: a sleeper.
     Idle,
 }
 

@@ -2,7 +2,8 @@
 //! its moves, a level for the applier and an event with the reason.
 //!
 //! The lane itself ([`super`]) knows neither tasks nor events, so that its bounds are tested with
-//! numbers alone.
+//! numbers alone. Whether a [`Candidate`] has the right ones of a task, only `tests/daemon/lane.rs` shows, as
+//! root.
 
 use std::time::Duration;
 

@@ -11,6 +11,7 @@
 //! | `fault` | what is done to it, and what goes wrong |
 //!
 //! Limits. Cgroup v2 with weights for CPU and disk: no `cpu.idle`, no systemd, no rules that find tasks.
+//! No threads are read, so that a task enters the I/O lane by what its job did and not by its bursts.
 //! Every process may be moved. What is begun is done in its order. Records and history are in
 //! memory for as long as it is.
 
