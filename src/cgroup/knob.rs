@@ -1,7 +1,7 @@
 //! The files that tell the kernel what a tier is: one module for each.
 //!
 //! A [`Knob`] has its file, what that has to say of a task, and what it says in a new group. Everything
-//! else is written once, over the table of those that act on this node: writing ([`write`]), comparing
+//! else is written once, over the table of those that act on this node: writing ([`write()`]), comparing
 //! ([`Comparison`]), undoing a write cut short, reading back, giving back to an owner
 //! ([`super::in_place`]) and what a group has when LRS is gone ([`super::give_back`]). A new file of groups of
 //! LRS's own is a module and a line in [`ALL`] and [`table`]; what only some kernels have, a field of
@@ -115,13 +115,8 @@ pub(super) struct Ask<'a> {
 impl Ask<'_> {
     /// Whether a tier may weigh more than what was found in the group.
     pub(super) fn may_rise(&self) -> bool {
-        may_rise(self.record)
+        !self.record.for_member
     }
-}
-
-/// As [`Ask::may_rise`].
-pub(super) fn may_rise(record: &GroupRecord) -> bool {
-    !record.for_member
 }
 
 /// Which directories of a group have the file.
@@ -235,8 +230,8 @@ pub(super) enum Difference {
     IsWritten,
 }
 
-/// Writes what a group's files have to say, without a look at what they say now: where nobody else writes,
-/// that takes half the time.
+/// Writes what a group's files have to say without reading them first, which takes half the time. For
+/// groups that only LRS writes.
 pub(super) fn write(
     table: &[Box<dyn Knob>],
     dirs: &GroupDirs,

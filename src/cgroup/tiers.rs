@@ -6,9 +6,7 @@
 
 use std::path::Path;
 
-use super::knob::{
-    self, Ask, Comparison, Difference, Part, Value, Wish, by_path, cpu_idle, cpu_weight,
-};
+use super::knob::{self, Ask, Comparison, Difference, Part, Value, Wish, by_path, cpu_idle};
 use super::open::Root;
 use super::tree::TierTree;
 use super::{
@@ -17,7 +15,6 @@ use super::{
 };
 use crate::core::model::Level;
 use crate::core::neighbours::RootWeight;
-use crate::core::weights::{DISK_SCALES, Scale};
 
 impl TierTree {
     /// Writes the weights of `level`: those of an own group unread, and of a group of others only what
@@ -108,7 +105,7 @@ impl TierTree {
         let mut is_idle = false;
         for knob in self.present().table() {
             match knob.wish(&Ask { record, level, plan, is_idle }) {
-                Wish::Any if stays_idle => {
+                Wish::Any if stays_idle && knob.file() == cpu_idle::FILE => {
                     is_idle = true;
                     weights.push((cpu_idle::FILE, 1));
                 }
@@ -145,20 +142,18 @@ impl TierTree {
     /// Tells whether LRS wrote the present value of a file of an in-place group.
     fn ours<'a>(&self, group: &'a Group) -> impl Fn(&str, u64) -> bool + 'a {
         let plans = self.plans.of(&group.record);
-        let scales = [cpu_weight::scale(self.layout().version)].into_iter().chain(DISK_SCALES);
-        let scales: Vec<Scale> = scales.collect();
         move |file, present| {
             let Some(plans) = &plans else { return true };
-            let owners = in_place::found_number(&group.record, file);
-            scales.iter().find(|scale| scale.file == file).is_some_and(|scale| {
-                let rises = knob::may_rise(&group.record);
-                let mut pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners, rises));
-                pairs.any(|pair| {
-                    [Level::Active, Level::Lane, Level::SlowLane, Level::Passive]
-                        .map(|level| pair.of(level))
-                        .contains(&present)
-                })
-            })
+            // Also of a file that makes no tier any more.
+            let Some(knob) = knob::ALL.iter().find(|knob| knob.file() == file) else {
+                return false;
+            };
+            let writes = |plan, level| {
+                let ask = Ask { record: &group.record, level, plan, is_idle: false };
+                knob.wish(&ask) == Wish::Is(Value::Number(present))
+            };
+            let levels = [Level::Active, Level::Lane, Level::SlowLane, Level::Passive];
+            plans.iter().any(|plan| levels.into_iter().any(|level| writes(plan, level)))
         }
     }
 

@@ -29,7 +29,7 @@ fn a_passive_task_of_short_bursts_is_in_the_lane_until_it_is_promoted() {
     let mut daemon = Daemon::start("lane", &settings("0.2"));
     let hog = pinned(&mut daemon, "while :; do :; done");
     let active = daemon.task_of(hog);
-    // Nothing comes from there.
+    // Nothing is written to its stdin, so that `read` waits its 10 ms out.
     let napper = pinned(&mut daemon, "while :; do read -t 0.01; done");
     daemon.eventually("a task in the lane", |daemon| {
         (lane(daemon, napper).as_deref() == Some("io")).then_some(())

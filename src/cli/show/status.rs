@@ -261,8 +261,15 @@ fn guard_text(guard: &proto::Guard, now: WallTime) -> String {
         (0, _) => "nothing held".to_owned(),
         (1, false) => "stage 1: passive slots are held back".to_owned(),
         (1, true) => "stage 1, dry run: would hold passive slots back".to_owned(),
-        (stage, false) => format!("stage {stage}: passive tasks are frozen one by one"),
-        (stage, true) => format!("stage {stage}, dry run: would freeze passive tasks one by one"),
+        (stage, dry_run) => {
+            let most = if stage == 2 { ", half of them at most" } else { "" };
+            match dry_run {
+                false => format!("stage {stage}: passive tasks are frozen one by one{most}"),
+                true => {
+                    format!("stage {stage}, dry run: would freeze passive tasks one by one{most}")
+                }
+            }
+        }
     };
     if let Some(since_at) = guard.since.as_ref().filter(|_| guard.stage > 0) {
         text += &format!(" for {}", age(since(now, wire::wall_time(since_at))));
