@@ -4,6 +4,9 @@ use noak::error::DecodeError;
 use noak::reader::attributes::{Code, RawInstruction};
 use noak::reader::cpool::{self, ConstantPool, Item};
 
+use crate::bytecode::counted::{Counting, Does};
+use crate::bytecode::flow::Edge;
+
 /// A method longer than this is none: the JVM's limit (JVM specification 4.7.3), in bytes.
 const MAX_BYTES: usize = 65_535;
 
@@ -15,15 +18,36 @@ pub(crate) struct Target {
     pub(crate) descriptor: String,
 }
 
+/// How a call finds its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum How {
+    /// The named one: static, private, of the parent, a constructor, the body of a lambda.
+    Exact,
+    /// That of the object's class.
+    Virtual,
+    /// By `invokedynamic`, of which only the bootstrap method is known.
+    Dynamic,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Call {
+    pub(crate) target: Target,
+    pub(crate) how: How,
+    /// Whether it is the body of a lambda, which may run later, or never.
+    pub(crate) is_later: bool,
+}
+
 /// The body of a method.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     /// Number of instructions that the first one leads to; the first is number 0.
     pub(crate) instructions: usize,
-    /// From instruction to instruction.
-    pub(crate) edges: Vec<(u32, u32)>,
+    /// From instruction to instruction, and how.
+    pub(crate) edges: Vec<(u32, u32, Edge)>,
     /// Instruction and what it calls.
-    pub(crate) calls: Vec<(u32, Target)>,
+    pub(crate) calls: Vec<(u32, Call)>,
+    /// What instructions do to variables that count.
+    counting: Counting,
 }
 
 /// One instruction as it is read.
@@ -31,13 +55,20 @@ struct Step {
     at: i64,
     /// Offsets in bytes from the beginning of the method.
     jumps: Vec<i64>,
+    /// Where handlers begin of exceptions from here on.
+    handlers: Vec<i64>,
     /// Whether the next instruction may follow.
     falls: bool,
-    call: Option<Target>,
+    call: Option<Call>,
+    does: Does,
 }
 
-/// Reads a body, or says what is wrong with it.
-pub(crate) fn body(code: &Code<'_>, pool: &ConstantPool<'_>) -> Result<Body, String> {
+/// Reads a body, or says what is wrong with it. `dynamic` is what each bootstrap method runs.
+pub(crate) fn body(
+    code: &Code<'_>,
+    pool: &ConstantPool<'_>,
+    dynamic: &[Option<Call>],
+) -> Result<Body, String> {
     let mut steps = Vec::new();
     for instruction in code.raw_instructions() {
         let (at, instruction) = instruction.map_err(|error| error.to_string())?;
@@ -45,11 +76,30 @@ pub(crate) fn body(code: &Code<'_>, pool: &ConstantPool<'_>) -> Result<Body, Str
             return Err(format!("a method has more than {MAX_BYTES} bytes"));
         }
         let at = i64::from(at.as_u32());
-        let mut step = Step { at, jumps: Vec::new(), falls: true, call: None };
-        step.read(&instruction, pool).map_err(|error| error.to_string())?;
+        let does = Does::of(&instruction, pool);
+        let mut step =
+            Step { at, jumps: Vec::new(), handlers: Vec::new(), falls: true, call: None, does };
+        step.read(&instruction, pool, dynamic).map_err(|error| error.to_string())?;
         steps.push(step);
     }
+    for handler in code.exception_handlers() {
+        let start = i64::from(handler.start().as_u32());
+        // One inside what it guards, as javac writes it for `synchronized`, is no loop.
+        if (handler.start()..handler.end()).contains(&handler.handler()) {
+            continue;
+        }
+        if let Ok(step) = steps.binary_search_by_key(&start, |step| step.at) {
+            steps[step].handlers.push(i64::from(handler.handler().as_u32()));
+        }
+    }
     connect(&steps)
+}
+
+impl Body {
+    /// How often a loop of these instructions runs, where a variable counts its rounds.
+    pub(crate) fn rounds(&self, instructions: &[u32]) -> Option<u64> {
+        self.counting.rounds(instructions)
+    }
 }
 
 impl Step {
@@ -57,6 +107,7 @@ impl Step {
         &mut self,
         instruction: &RawInstruction<'_>,
         pool: &ConstantPool<'_>,
+        dynamic: &[Option<Call>],
     ) -> Result<(), DecodeError> {
         use RawInstruction as R;
         match instruction {
@@ -104,21 +155,28 @@ impl Step {
             | R::RetW { .. } => self.falls = false,
             R::InvokeVirtual { index } => {
                 let method = pool.get(*index)?;
-                self.call = Some(target(pool, method.class, method.name_and_type)?);
+                let target = target(pool, method.class, method.name_and_type)?;
+                self.call = Some(Call { target, how: How::Virtual, is_later: false });
             }
             R::InvokeInterface { index, .. } => {
                 let method = pool.get(*index)?;
-                self.call = Some(target(pool, method.class, method.name_and_type)?);
+                let target = target(pool, method.class, method.name_and_type)?;
+                self.call = Some(Call { target, how: How::Virtual, is_later: false });
             }
-            R::InvokeSpecial { index } | R::InvokeStatic { index } => match pool.get(*index)? {
-                Item::MethodRef(method) => {
-                    self.call = Some(target(pool, method.class, method.name_and_type)?);
-                }
-                Item::InterfaceMethodRef(method) => {
-                    self.call = Some(target(pool, method.class, method.name_and_type)?);
-                }
-                _ => {}
-            },
+            R::InvokeSpecial { index } | R::InvokeStatic { index } => {
+                let target = match pool.get(*index)? {
+                    Item::MethodRef(method) => target(pool, method.class, method.name_and_type)?,
+                    Item::InterfaceMethodRef(method) => {
+                        target(pool, method.class, method.name_and_type)?
+                    }
+                    _ => return Ok(()),
+                };
+                self.call = Some(Call { target, how: How::Exact, is_later: false });
+            }
+            R::InvokeDynamic { index } => {
+                let number = usize::from(pool.get(*index)?.bootstrap_method_attr);
+                self.call = dynamic.get(number).cloned().flatten();
+            }
             _ => {}
         }
         Ok(())
@@ -134,7 +192,7 @@ impl Step {
     }
 }
 
-fn target<'input>(
+pub(crate) fn target<'input>(
     pool: &ConstantPool<'input>,
     class: cpool::Index<cpool::Class<'input>>,
     named: cpool::Index<cpool::NameAndType<'input>>,
@@ -169,25 +227,30 @@ fn connect(steps: &[Step]) -> Result<Body, String> {
     number_of(0, &mut waiting, &mut body.instructions);
     while let Some(step) = waiting.pop() {
         let from = number_of(step, &mut waiting, &mut body.instructions);
-        let mut next: Vec<usize> = Vec::new();
+        let mut next: Vec<(usize, Edge)> = Vec::new();
         for jump in &steps[step].jumps {
-            next.push(index(*jump)?);
+            next.push((index(*jump)?, Edge::Goes));
+        }
+        for handler in &steps[step].handlers {
+            next.push((index(*handler)?, Edge::Raises));
         }
         if steps[step].falls {
             if step + 1 == steps.len() {
                 return Err("a method that runs past its end".to_owned());
             }
-            next.push(step + 1);
+            next.push((step + 1, Edge::Goes));
         }
         next.sort_unstable();
-        next.dedup();
-        for next in next {
+        next.dedup_by_key(|(next, _)| *next);
+        for (next, edge) in next {
             let to = number_of(next, &mut waiting, &mut body.instructions);
-            body.edges.push((from, to));
+            body.edges.push((from, to, edge));
         }
         if let Some(call) = &steps[step].call {
             body.calls.push((from, call.clone()));
         }
     }
+    let does = steps.iter().zip(&numbers).map(|(step, number)| (*number, step.does));
+    body.counting = Counting::new(&does.collect::<Vec<_>>(), &body.edges);
     Ok(body)
 }

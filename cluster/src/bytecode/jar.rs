@@ -1,9 +1,14 @@
-//! The class files of a jar, within bounds.
+//! The class files of a jar and of the jars in it, within bounds, as a version of Java reads them.
+//!
+//! A jar that says so in its manifest may have other files of a class for newer versions of Java
+//! (`META-INF/versions/17`): the newest of those that the version knows is read. A jar in the jar is
+//! opened, one in that is not.
 //!
 //! Sizes that a zip file declares may be wrong, so what is unpacked is counted while it is
 //! unpacked. A class file that cannot be unpacked is left out and named; a file that is no zip
 //! file, or exceeds a limit, is an error.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -25,13 +30,15 @@ pub struct Limits {
     pub entries: u64,
     /// Bytes of one class file. The largest that javac makes are below 2 MB.
     pub class_bytes: u64,
-    /// Bytes of all class files, which are in memory all at once.
+    /// Bytes of all class files, which are in memory all at once, and of jars in the jar.
     pub total_bytes: u64,
+    /// The version of Java that runs the job.
+    pub java: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { entries: 500_000, class_bytes: 4 << 20, total_bytes: 512 << 20 }
+        Limits { entries: 500_000, class_bytes: 4 << 20, total_bytes: 512 << 20, java: 17 }
     }
 }
 
@@ -63,6 +70,8 @@ pub enum Fault {
 pub struct Contents {
     /// Class files, each with the name of its entry, unparsed, in the order of the jar.
     pub classes: Vec<(String, Vec<u8>)>,
+    /// Those of jars in the jar.
+    pub nested: Vec<(String, Vec<u8>)>,
     /// Class files that could not be unpacked, each with the reason.
     pub skipped: Vec<String>,
 }
@@ -85,7 +94,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, Fault> {
         .max_search_space(END_WITHIN)
         .locate_in_file(file, &mut buffer)
         .map_err(|(_, error)| Fault::NotAJar(error))?;
-    contents(&archive, limits)
+    whole(&archive, limits)
 }
 
 /// The same for a jar in memory.
@@ -97,43 +106,125 @@ pub fn read_bytes(bytes: &[u8], limits: &Limits) -> Result<Contents, Fault> {
         .max_search_space(END_WITHIN)
         .locate_in_slice(bytes)
         .map_err(|(_, error)| Fault::NotAJar(error))?;
-    contents(&ZipArchive::from(archive), limits)
+    whole(&ZipArchive::from(archive), limits)
 }
 
-fn contents<R: ReaderAt>(archive: &ZipArchive<R>, limits: &Limits) -> Result<Contents, Fault> {
-    let mut contents = Contents::default();
-    let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
-    let mut entries = archive.entries(&mut buffer);
-    let (mut seen, mut total) = (0, 0);
-    while let Some(entry) = entries.next_entry().map_err(Fault::NotAJar)? {
-        seen += 1;
-        if seen > limits.entries {
-            return Err(Fault::TooManyEntries(limits.entries));
-        }
-        let name = entry.file_path();
-        let name: &[u8] = name.as_ref();
-        // Copies for newer Java versions of classes that the jar has anyway.
-        if !name.ends_with(b".class") || name.starts_with(b"META-INF/") {
-            continue;
-        }
-        let room = limits.class_bytes.min(limits.total_bytes - total);
-        match unpack(archive, entry.wayfinder(), entry.compression_method(), room) {
-            Ok(bytes) if bytes.len() as u64 <= room => {
-                total += bytes.len() as u64;
-                contents.classes.push((String::from_utf8_lossy(name).into_owned(), bytes));
+fn whole<R: ReaderAt>(archive: &ZipArchive<R>, limits: &Limits) -> Result<Contents, Fault> {
+    let mut reading = Reading { limits, seen: 0, total: 0, contents: Contents::default() };
+    reading.jar(archive, "")?;
+    Ok(reading.contents)
+}
+
+/// What has been read so far.
+struct Reading<'a> {
+    limits: &'a Limits,
+    seen: u64,
+    total: u64,
+    contents: Contents,
+}
+
+impl Reading<'_> {
+    /// One jar; `within` is the entry that it is, with a `!`, or empty.
+    fn jar<R: ReaderAt>(&mut self, archive: &ZipArchive<R>, within: &str) -> Result<(), Fault> {
+        let versions = self.versions(archive)?;
+        let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
+        let mut entries = archive.entries(&mut buffer);
+        while let Some(entry) = entries.next_entry().map_err(Fault::NotAJar)? {
+            let path = entry.file_path();
+            let path: &[u8] = path.as_ref();
+            let is_jar = path.ends_with(b".jar") && within.is_empty();
+            let (version, name) = version(path);
+            let is_class = path.ends_with(b".class")
+                && (version > 0 || !path.starts_with(b"META-INF/"))
+                && versions.get(name).copied().unwrap_or(0) == version;
+            if !is_jar && !is_class {
+                continue;
             }
-            Ok(_) if room < limits.class_bytes => return Err(Fault::TooLarge(limits.total_bytes)),
-            Ok(_) => contents.skip(name, &format!("more than {} bytes", limits.class_bytes)),
-            Err(reason) => contents.skip(name, &reason),
+            let left = self.limits.total_bytes - self.total;
+            let room = if is_jar { left } else { self.limits.class_bytes.min(left) };
+            let name = format!("{within}{}", String::from_utf8_lossy(path));
+            match unpack(archive, entry.wayfinder(), entry.compression_method(), room) {
+                Ok(bytes) if bytes.len() as u64 <= room => {
+                    self.total += bytes.len() as u64;
+                    if is_jar {
+                        self.nested(&bytes, &name)?;
+                    } else if within.is_empty() {
+                        self.contents.classes.push((name, bytes));
+                    } else {
+                        self.contents.nested.push((name, bytes));
+                    }
+                }
+                Ok(_) if room == left => return Err(Fault::TooLarge(self.limits.total_bytes)),
+                Ok(_) => self.skip(&name, &format!("more than {} bytes", self.limits.class_bytes)),
+                Err(reason) => self.skip(&name, &reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn nested(&mut self, bytes: &[u8], name: &str) -> Result<(), Fault> {
+        let located = ZipLocator::new().max_search_space(END_WITHIN).locate_in_slice(bytes);
+        let read = match located {
+            Ok(archive) => self.jar(&ZipArchive::from(archive), &format!("{name}!")),
+            Err((_, error)) => Err(Fault::NotAJar(error)),
+        };
+        match read {
+            Err(fault @ Fault::NotAJar(_)) => {
+                self.skip(name, &fault.to_string());
+                Ok(())
+            }
+            read => read,
         }
     }
-    Ok(contents)
+
+    /// The newest version of each class file that has some for newer versions of Java.
+    fn versions<R: ReaderAt>(
+        &mut self,
+        archive: &ZipArchive<R>,
+    ) -> Result<BTreeMap<Vec<u8>, u32>, Fault> {
+        let (mut versions, mut is_multi) = (BTreeMap::new(), false);
+        let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
+        let mut entries = archive.entries(&mut buffer);
+        while let Some(entry) = entries.next_entry().map_err(Fault::NotAJar)? {
+            self.seen += 1;
+            if self.seen > self.limits.entries {
+                return Err(Fault::TooManyEntries(self.limits.entries));
+            }
+            let path = entry.file_path();
+            let path: &[u8] = path.as_ref();
+            if path == b"META-INF/MANIFEST.MF" {
+                let room = self.limits.class_bytes;
+                let method = entry.compression_method();
+                let text = unpack(archive, entry.wayfinder(), method, room).unwrap_or_default();
+                is_multi = String::from_utf8_lossy(&text).lines().any(|line| {
+                    line.split_once(':').is_some_and(|(key, value)| {
+                        key.eq_ignore_ascii_case("Multi-Release")
+                            && value.trim().eq_ignore_ascii_case("true")
+                    })
+                });
+            }
+            let (version, name) = version(path);
+            if (9..=self.limits.java).contains(&version) {
+                let newest = versions.entry(name.to_vec()).or_insert(version);
+                *newest = version.max(*newest);
+            }
+        }
+        Ok(if is_multi { versions } else { BTreeMap::new() })
+    }
+
+    fn skip(&mut self, name: &str, reason: &str) {
+        self.contents.skipped.push(format!("{name}: {reason}"));
+    }
 }
 
-impl Contents {
-    fn skip(&mut self, name: &[u8], reason: &str) {
-        self.skipped.push(format!("{}: {reason}", String::from_utf8_lossy(name)));
-    }
+/// The version of Java that an entry is for, 0 for any, and its name without that.
+fn version(path: &[u8]) -> (u32, &[u8]) {
+    let read = || {
+        let rest = path.strip_prefix(b"META-INF/versions/")?;
+        let end = rest.iter().position(|byte| *byte == b'/')?;
+        Some((std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?, &rest[end + 1..]))
+    };
+    read().unwrap_or((0, path))
 }
 
 /// One byte more than `room` says that there is more.

@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use rawzip::{CompressionMethod, ZipArchiveWriter};
 
 use crate::bytecode::jar::{Contents, Fault, Limits, read_bytes};
-use crate::bytecode::program::{Kind, Predicts, Program};
+use crate::bytecode::{Kind, Predicts, Program};
+
+mod followed;
 
 const MAPPER: &str = "org/apache/hadoop/mapreduce/Mapper";
 const REDUCER: &str = "org/apache/hadoop/mapreduce/Reducer";
@@ -19,6 +21,7 @@ const MAP: &str = "(Ljava/lang/Object;Lorg/apache/hadoop/mapreduce/Mapper$Contex
 const REDUCE: &str = "(Ljava/lang/Object;Lorg/apache/hadoop/mapreduce/Reducer$Context;)V";
 const ABSTRACT: u16 = 0x0400;
 const BRIDGE: u16 = 0x0040;
+const NATIVE: u16 = 0x0100;
 
 const NOP: u8 = 0x00;
 const ICONST_0: u8 = 0x03;
@@ -79,7 +82,7 @@ impl Assembler {
     fn method(mut self, name: &str, descriptor: &str, flags: u16, code: &[u8]) -> Assembler {
         let (name, descriptor) = (self.text(name), self.text(descriptor));
         let mut method = Vec::new();
-        let has_code = u16::from(flags & ABSTRACT == 0);
+        let has_code = u16::from(flags & (ABSTRACT | NATIVE) == 0);
         for number in [flags | 1, name, descriptor, has_code] {
             method.extend(number.to_be_bytes());
         }
@@ -125,7 +128,7 @@ fn mapper(name: &str, code: &[u8]) -> Vec<u8> {
 fn program(classes: Vec<Vec<u8>>) -> Program {
     let named = |(place, bytes)| (format!("c{place}.class"), bytes);
     let classes = classes.into_iter().enumerate().map(named).collect();
-    Program::new(Contents { classes, skipped: Vec::new() })
+    Program::new(Contents { classes, ..Contents::default() }, Vec::new())
 }
 
 /// The longest path of the only program.
@@ -177,7 +180,8 @@ fn the_old_api_and_subclasses_are_found_and_abstract_classes_are_not() {
 #[test]
 fn inherited_methods_are_known_where_the_jar_or_hadoops_base_has_them() {
     let found = program(vec![Assembler::class("a/Same", MAPPER).bytes()]).predict(None).unwrap();
-    assert_eq!((found[0].longest_path, found[0].predicted), (Some(0), Some(Predicts::Io)));
+    assert_eq!((found[0].longest_path, found[0].predicted), (Some(0), None));
+    assert!(found[0].note.as_ref().unwrap().contains("passes its input on"), "{found:?}");
     let library = "org/apache/hadoop/mapreduce/lib/map/InverseMapper";
     let found = program(vec![Assembler::class("a/Lib", library).bytes()]).predict(None).unwrap();
     assert_eq!((found[0].longest_path, found[0].predicted), (None, None));
@@ -310,13 +314,13 @@ fn jar(files: &[(&str, &[u8])]) -> Vec<u8> {
     jar
 }
 
-const LIMITS: Limits = Limits { entries: 9, class_bytes: 10_000, total_bytes: 20_000 };
+const LIMITS: Limits = Limits { entries: 9, class_bytes: 10_000, total_bytes: 20_000, java: 17 };
 
 #[test]
 fn a_jar_gives_its_classes_and_nothing_else() {
     let class = mapper("a/Map", &straight(3));
     let files: [(&str, &[u8]); 3] =
-        [("a/Map.class", &class), ("a.txt", b"a"), ("META-INF/versions/9/a/Map.class", &class)];
+        [("a/Map.class", &class), ("a.txt", b"a"), ("META-INF/Map.class", b"x")];
     let contents = read_bytes(&jar(&files), &LIMITS).unwrap();
     let named = vec![("a/Map.class".to_owned(), class)];
     assert_eq!((contents.classes, contents.skipped.len()), (named, 0));
@@ -326,7 +330,7 @@ fn a_jar_gives_its_classes_and_nothing_else() {
 fn a_class_file_that_cannot_be_read_is_named_by_its_entry() {
     let files: [(&str, &[u8]); 2] =
         [("a/Map.class", &mapper("a/Map", &straight(3))), ("b/X.class", b"x")];
-    let program = Program::new(read_bytes(&jar(&files), &LIMITS).unwrap());
+    let program = Program::new(read_bytes(&jar(&files), &LIMITS).unwrap(), Vec::new());
     assert!(program.skipped[0].starts_with("b/X.class: "), "{:?}", program.skipped);
 }
 
@@ -357,7 +361,7 @@ fn bombs_are_refused_before_they_unfold() {
 fn ends_soon(jar: &[u8]) {
     let began = Instant::now();
     if let Ok(contents) = read_bytes(jar, &LIMITS) {
-        let _ = Program::new(contents).predict(None);
+        let _ = Program::new(contents, Vec::new()).predict(None);
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }

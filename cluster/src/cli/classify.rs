@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lrs_place::bytecode::program::{Predicts, Program};
-use lrs_place::bytecode::{Limits, Predicted, jar};
+use lrs_place::bytecode::{Limits, Predicted, Predicts, Program, jar};
 use lrs_term::{Column, Columns, Failure, Output, printable, say, wrap};
 use serde::Serialize;
 
@@ -16,6 +15,13 @@ pub(super) struct ClassifyArgs {
     /// Only this class: its name, or the end of it
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
+    /// Jars with classes that the job calls or extends, separated by ':'
+    #[arg(long, value_name = "JAR[:JAR]", value_delimiter = ':')]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    class_path: Vec<PathBuf>,
+    /// The version of Java that runs the job: which files of a multi-release jar count
+    #[arg(long, value_name = "VERSION", default_value_t = 17)]
+    java: u32,
     /// Print data as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -40,7 +46,14 @@ struct Classified<'a> {
 pub(super) fn classify(args: &ClassifyArgs, out: &mut Output) -> Result<(), Failure> {
     let jar = args.jar.display();
     let failed = |fault: jar::Fault| Failure::failed(format!("{jar} {fault}"));
-    let program = Program::new(jar::read(&args.jar, &Limits::default()).map_err(failed)?);
+    let limits = Limits { java: args.java, ..Limits::default() };
+    let job = jar::read(&args.jar, &limits).map_err(failed)?;
+    let mut libraries = Vec::with_capacity(args.class_path.len());
+    for path in &args.class_path {
+        let failed = |fault| Failure::failed(format!("{} {fault}", path.display()));
+        libraries.push(jar::read(path, &limits).map_err(failed)?);
+    }
+    let program = Program::new(job, libraries);
     let programs = program.predict(args.class.as_deref()).map_err(failed)?;
     if out.is_json() {
         let jar = args.jar.to_string_lossy().into_owned();
@@ -54,16 +67,25 @@ pub(super) fn classify(args: &ClassifyArgs, out: &mut Output) -> Result<(), Fail
     if let Some(more) = program.skipped.len().checked_sub(NAMED + 1).filter(|_| !out.is_json()) {
         say(format_args!("lrs-place: left out {} more; --json names them", more + 1));
     }
-    match (&args.class, programs.is_empty()) {
-        (_, false) => Ok(()),
-        (Some(name), true) if program.has(name) => {
-            Err(Failure::failed(format!("{name} in {jar} is no map or reduce class")))
-        }
-        (Some(name), true) => Err(Failure::failed(format!("{jar} has no class {name}"))
-            .hint("`lrs-place classify` without --class lists those of map and reduce")),
-        (None, true) => Err(Failure::failed(format!("{jar} has no map or reduce class"))
-            .hint("jars inside the jar are not opened; name the one with the job's classes")),
+    if !programs.is_empty() {
+        return Ok(());
     }
+    let class = args.class.as_deref();
+    let failure = match class {
+        Some(name) if program.has(name) => format!("{name} in {jar} is no map or reduce class"),
+        Some(name) => {
+            return Err(Failure::failed(format!("{jar} has no class {name}"))
+                .hint("`lrs-place classify` without --class lists those of map and reduce"));
+        }
+        None => format!("{jar} has no map or reduce class"),
+    };
+    Err(match program.orphans(class).first() {
+        Some((name, ancestor)) => Failure::failed(format!(
+            "{failure} as far as is known: {name} extends {ancestor}, which is in no jar"
+        ))
+        .hint("--class-path names the jar that has it"),
+        None => Failure::failed(failure),
+    })
 }
 
 fn show(programs: &[Predicted], out: &mut Output) -> Result<(), Failure> {
@@ -72,6 +94,7 @@ fn show(programs: &[Predicted], out: &mut Output) -> Result<(), Failure> {
         ("KIND", Column::Text),
         ("PATH", Column::Figure),
         ("LIMIT", Column::Figure),
+        ("LOOPS", Column::Figure),
         ("PREDICTED", Column::Text),
         ("RATE", Column::Figure),
     ]);
@@ -81,6 +104,7 @@ fn show(programs: &[Predicted], out: &mut Output) -> Result<(), Failure> {
             program.kind.name().to_owned(),
             program.longest_path.map_or_else(|| UNKNOWN.to_owned(), |path| path.to_string()),
             program.threshold.to_string(),
+            program.loops.map_or_else(|| UNKNOWN.to_owned(), |loops| loops.to_string()),
             program.predicted.map_or(UNKNOWN, Predicts::name).to_owned(),
             program.assumed_computing_rate.map_or_else(|| UNKNOWN.to_owned(), |r| r.to_string()),
         ]);
@@ -90,7 +114,7 @@ fn show(programs: &[Predicted], out: &mut Output) -> Result<(), Failure> {
     }
     for program in programs {
         if let Some(note) = &program.note {
-            let lines = wrap("note", 6, &format!("{} {note}", program.class), out.width());
+            let lines = wrap("note", 6, &format!("{}: {note}", program.class), out.width());
             out.line(lines)?;
         }
     }
