@@ -330,7 +330,7 @@ fn tiers_change_in_place_and_read_back() {
         };
 
         tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
-        assert_eq!(tree.drift(&group, Tier::Passive, &PLAN).unwrap(), []);
+        assert_eq!(tree.write_tier(&group, Tier::Passive, &PLAN).unwrap(), []);
         let view = tree.read_back(&group).unwrap();
         assert_eq!(view.cpu_weight, Some(passive));
         if idle {
@@ -340,8 +340,9 @@ fn tiers_change_in_place_and_read_back() {
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "a rule of the kernel");
         }
 
-        assert_ne!(tree.drift(&group, Tier::Active, &PLAN).unwrap(), []);
-        tree.write_tier(&group, Tier::Active, &PLAN).unwrap();
+        let changed = tree.write_tier(&group, Tier::Active, &PLAN).unwrap();
+        assert!(!changed.is_empty());
+        assert_eq!(tree.write_tier(&group, Tier::Active, &PLAN).unwrap(), []);
         let view = tree.read_back(&group).unwrap();
         assert_eq!(view.cpu_weight, Some(active));
         assert_ne!(view.cpu_idle, Some(true));
@@ -367,7 +368,7 @@ fn a_foreign_change_is_named_and_repaired() {
     assert_eq!((&*drift[0].file, &*drift[0].found), (file, "77"));
     assert_eq!(drift[0].expected, expected);
     assert_eq!(read(&group.dirs.cpu, file), "77", "looking writes nothing");
-    tree.write_tier(&group, Tier::Active, &PLAN).unwrap();
+    assert_eq!(tree.write_tier(&group, Tier::Active, &PLAN).unwrap(), drift);
     assert_eq!(read(&group.dirs.cpu, file), expected);
 
     if tree.capabilities().cpu_tiers == CpuTiers::Idle {

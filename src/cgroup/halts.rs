@@ -37,28 +37,6 @@ impl TierTree {
         of(&self.layout().hierarchies, group, main)
     }
 
-    /// The same of a task that is about to be promoted, which waits for the answer: of a group of LRS's own
-    /// only the group itself is read. What is above it is the root's ([`TierTree::frozen_root`]), and what
-    /// is below it is looked at once a cycle.
-    pub fn halt_at_once(
-        &self,
-        group: &Group,
-        main: Option<ProcessRef>,
-    ) -> Result<Option<Halt>, CgroupError> {
-        if group.record.attachment != Attachment::Own {
-            return self.halt(group, main);
-        }
-        let by_v2 = match &group.dirs.unified {
-            Some(dir) => files::read_value_if_there(&dir.join("cgroup.freeze"))?,
-            None => None,
-        };
-        let v1 = freezer_dir(&self.layout().hierarchies, group);
-        if by_v2.as_deref() == Some("1") || v1.as_deref().map_or(Ok(false), is_frozen_by_v1)? {
-            return Ok(Some(Halt::Frozen));
-        }
-        Ok(is_stopped(group, main)?.then_some(Halt::Stopped))
-    }
-
     /// The file by which the root, or a group above it, is frozen.
     pub fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {
         let Some(Root { layout, .. }) = self.root() else { return Ok(None) };

@@ -1,15 +1,14 @@
 //! The files that tell the kernel what a tier is: one module for each.
 //!
 //! A [`Knob`] has its file, what that has to say of a task, and what it says in a new group. Everything
-//! else is written once, over the table of those that act on this node: writing ([`write()`]), comparing
+//! else is written once, over the table of those that act on this node: comparing and writing
 //! ([`Comparison`]), undoing a write cut short, reading back, giving back to an owner
 //! ([`super::in_place`]) and what a group has when LRS is gone ([`super::give_back`]). A new file of groups of
 //! LRS's own is a module and a line in [`ALL`] and [`table`]; what only some kernels have, a field of
 //! [`CpuKnobs`] or an [`IoKnob`] too.
 //!
-//! In groups of others more depends on a file. Which values LRS wrote there, and so may take back, is known
-//! by a [`Scale`] alone (`ours` in `tiers.rs`): a word, or another number, would stay. [`Wish::Any`] is
-//! taken for a group that stays idle. A unit of systemd's gets what `core/unit.rs` knows by name, and
+//! In groups of others more depends on a file. Which numbers LRS wrote there, and so may take back, is known
+//! by what the knob wishes for at some level (`ours` in `tiers.rs`): a word would stay. A unit of systemd's gets what `core/unit.rs` knows by name, and
 //! one weight of disks. A file that is [`Knob::is_for_others`] is wished for in place, and no other is.
 //!
 //! The order of a table is the order of writing, the CPU first, since a promoted task waits for that; and
@@ -161,6 +160,11 @@ pub(super) trait Knob: fmt::Debug + Send + Sync {
     /// Puts what was read into what clients see.
     fn show(&self, _number: u64, _view: &mut KernelView) {}
 
+    /// Whether a group that leaves the idle state gets the neutral value of this file.
+    fn goes_with_idle(&self) -> bool {
+        false
+    }
+
     /// Whether it is written in groups of others, so that what they had there is remembered.
     fn is_for_others(&self) -> bool {
         true
@@ -222,43 +226,18 @@ pub(super) fn by_path(knob: &dyn Knob, dir: &Path) -> Result<Option<Content>, Cg
     Ok(Some(Content::parse(&text)))
 }
 
-/// What becomes of a file that says something else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Difference {
-    IsNoted,
-    /// And made as it should be.
-    IsWritten,
-}
-
-/// Writes what a group's files have to say without reading them first, which takes half the time. For
-/// groups that only LRS writes.
-pub(super) fn write(
-    table: &[Box<dyn Knob>],
-    dirs: &GroupDirs,
-    wish: &dyn Fn(&dyn Knob, bool) -> Wish,
-) -> Result<(), CgroupError> {
-    let mut is_idle = false;
-    for knob in table {
-        let Some(dir) = knob.part().dir(dirs) else { continue };
-        if let Wish::Is(value) = wish(&**knob, is_idle) {
-            files::write_value(&dir.join(knob.file()), &value.to_string())?;
-            is_idle |= knob.file() == cpu_idle::FILE && value == cpu_idle::IDLE;
-        }
-    }
-    Ok(())
-}
-
 /// Compares a group's files with what they have to say.
 pub(super) struct Comparison<'r> {
-    read: &'r mut Read<'r>,
-    difference: Difference,
+    pub(super) read: &'r mut Read<'r>,
+    /// Makes what differs as it should be.
+    pub(super) write: bool,
     /// What differs; after an error what was written before it.
     pub(super) drifts: Vec<Drift>,
 }
 
 impl<'r> Comparison<'r> {
-    pub(super) fn new(read: &'r mut Read<'r>, difference: Difference) -> Comparison<'r> {
-        Comparison { read, difference, drifts: Vec::new() }
+    pub(super) fn new(read: &'r mut Read<'r>, write: bool) -> Comparison<'r> {
+        Comparison { read, write, drifts: Vec::new() }
     }
 
     /// Goes through the table. `wish` is asked with whether the group is idle by then.
@@ -270,16 +249,16 @@ impl<'r> Comparison<'r> {
     ) -> Result<(), CgroupError> {
         let (mut is_idle, mut leaves_idle) = (false, false);
         for knob in table {
-            let (knob, part) = (&**knob, knob.part());
-            let Some(dir) = part.dir(dirs) else { continue };
+            let knob = &**knob;
+            let Some(dir) = knob.part().dir(dirs) else { continue };
             let expected = match wish(knob, is_idle) {
                 Wish::NotTouched => continue,
                 Wish::Any => None,
                 Wish::Is(value) => Some(value),
             };
-            if leaves_idle && part == Part::Cpu {
+            if leaves_idle && knob.goes_with_idle() {
                 // Not compared: it is what leaving idle makes of it.
-                if let Some(value) = expected.filter(|_| self.difference == Difference::IsWritten) {
+                if let Some(value) = expected.filter(|_| self.write) {
                     files::write_value(&dir.join(knob.file()), &value.to_string())?;
                 }
                 continue;
@@ -307,7 +286,7 @@ impl<'r> Comparison<'r> {
         expected: Value,
     ) -> Result<(), CgroupError> {
         let (found, expected) = (found.to_string(), expected.to_string());
-        if self.difference == Difference::IsWritten {
+        if self.write {
             files::write_value(&dir.join(file), &expected)?;
         }
         self.drifts.push(Drift { file: file.to_owned(), found, expected });

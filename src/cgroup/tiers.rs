@@ -1,12 +1,12 @@
 //! What a tier is in a group's files: comparing and writing them.
 //!
-//! Changing a tier costs at most three writes on paths known beforehand, the CPU first: that is what a
-//! promoted task waits for. I/O priorities of threads need a walk
+//! Changing a tier costs a few reads and at most three writes on paths known beforehand, the
+//! CPU first: that is what a promoted task waits for. I/O priorities of threads need a walk
 //! over the processes and are therefore not part of it ([`TierTree::reapply_io`]).
 
 use std::path::Path;
 
-use super::knob::{self, Ask, Comparison, Difference, Part, Value, Wish, by_path, cpu_idle};
+use super::knob::{self, Ask, Comparison, Part, Value, Wish, by_path, cpu_idle};
 use super::open::Root;
 use super::tree::TierTree;
 use super::{
@@ -17,9 +17,9 @@ use crate::core::model::Level;
 use crate::core::neighbours::RootWeight;
 
 impl TierTree {
-    /// Writes the weights of `level`: those of an own group unread, and of a group of others only what
-    /// differs, which is answered. The promotion path: no allocation of note, no waiting. On an error an
-    /// in-place group is as it was before; an own one may be half written.
+    /// Writes the weights of `level`, only where they differ; answers what differed.
+    /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
+    /// as it was before; an own one may be half written.
     pub fn write_tier(
         &self,
         group: &Group,
@@ -27,28 +27,27 @@ impl TierTree {
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
         let level = level.into();
-        let record = &group.record;
-        if record.attachment != Attachment::InPlace {
-            return knob::write(self.present().table(), &group.dirs, &|knob, is_idle| {
-                knob.wish(&Ask { record, level, plan, is_idle })
-            })
-            .map(|()| Vec::new());
+        let in_place = group.record.attachment == Attachment::InPlace;
+        if in_place {
+            self.plans.note(&group.record, plan);
         }
-        self.plans.note(record, plan);
         let mut by_path = by_path;
-        let mut comparison = Comparison::new(&mut by_path, Difference::IsWritten);
+        let mut comparison = Comparison::new(&mut by_path, true);
         let outcome = self.compare(group, level, plan, &mut comparison);
         let drifts = comparison.drifts;
         match outcome {
             Ok(()) => {
-                let weights = self.weights_of(record, level, plan, false);
-                self.plans.wrote(record, weights);
+                if in_place {
+                    let weights = self.weights_of(&group.record, level, plan, false);
+                    self.plans.wrote(&group.record, weights);
+                }
                 Ok(drifts)
             }
-            Err(error) => Err(match knob::undo(&group.dirs, &drifts) {
+            Err(error) if in_place => Err(match knob::undo(&group.dirs, &drifts) {
                 Ok(()) => error,
                 Err(undo) => CgroupError::Refused(format!("{error}; and undoing failed: {undo}")),
             }),
+            Err(error) => Err(error),
         }
     }
 
@@ -66,7 +65,7 @@ impl TierTree {
         }
         let dirs = GroupDirs { cpu: Some(dir), ..GroupDirs::default() };
         let mut by_path = by_path;
-        let mut comparison = Comparison::new(&mut by_path, Difference::IsWritten);
+        let mut comparison = Comparison::new(&mut by_path, true);
         comparison.run(self.present().table(), &dirs, &|knob, is_idle| {
             knob.wish_of_root(weight, is_idle)
         })?;
@@ -188,7 +187,7 @@ impl TierTree {
         level: Level,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
-        let mut comparison = Comparison::new(read, Difference::IsNoted);
+        let mut comparison = Comparison::new(read, false);
         self.compare(group, level, plan, &mut comparison).map(|()| comparison.drifts)
     }
 

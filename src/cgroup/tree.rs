@@ -399,7 +399,7 @@ impl TierTree {
         conditions: Conditions<'_>,
     ) -> Result<Attached, CgroupError> {
         match group.record.attachment {
-            Attachment::Own => {
+            Attachment::Own if self.root().is_some() => {
                 let path = &group.record.path;
                 // Others of the task are in: what is brought back to them is not undone, and a
                 // hierarchy in which the group was removed gets it again.
@@ -412,7 +412,7 @@ impl TierTree {
                 let moved = self.mover().attach(&group.record, process, kin, conditions, again)?;
                 Ok(Attached { moved })
             }
-            Attachment::InPlace | Attachment::None => {
+            Attachment::Own | Attachment::InPlace | Attachment::None => {
                 self.mover().pin(process).map(|_| Attached { moved: 0 })
             }
         }
@@ -439,7 +439,7 @@ impl TierTree {
     /// # Errors
     /// `Refused` where others froze it, `Unsupported` where the node has no freezer.
     pub fn freeze(&self, group: &Group) -> Result<(), CgroupError> {
-        if group.record.attachment != Attachment::Own {
+        if self.root().is_none() || group.record.attachment != Attachment::Own {
             return Err(CgroupError::Refused("it is in no group of LRS's own".into()));
         }
         freezer::freeze(&self.layout().hierarchies, group)
@@ -501,10 +501,10 @@ impl TierTree {
     /// Removes an empty own group. Fine when it is gone already.
     pub fn remove(&self, group: &Group) -> Result<(), CgroupError> {
         match group.record.attachment {
-            Attachment::Own => {
+            Attachment::Own if self.root().is_some() => {
                 dirs::remove_everywhere(&self.layout().hierarchies, &group.record.path)
             }
-            Attachment::InPlace | Attachment::None => Ok(()),
+            Attachment::Own | Attachment::InPlace | Attachment::None => Ok(()),
         }
     }
 

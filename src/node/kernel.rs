@@ -139,7 +139,7 @@ impl Kernel for Node {
     }
 
     fn halt(&self, group: &Group, main: Option<ProcessRef>) -> Result<Option<Halt>, CgroupError> {
-        self.tree.halt_at_once(group, main)
+        self.tree.halt(group, main)
     }
 
     fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {

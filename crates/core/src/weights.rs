@@ -88,9 +88,6 @@ pub const IO_WEIGHT: Scale = Scale {
     active_floor: 100,
 };
 
-/// Whatever makes a disk tier by weight, on some kernel and scheduler.
-pub const DISK_SCALES: [Scale; 3] = [IO_BFQ_WEIGHT, BLKIO_BFQ_WEIGHT, IO_WEIGHT];
-
 /// What is written for each tier, and for the I/O lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {

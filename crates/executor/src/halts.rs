@@ -2,7 +2,7 @@
 //!
 //! The reading thread looks once a cycle at tasks that have just used no CPU, at those that were halted,
 //! and at the turn of their weights at the others. The one that would be promoted is looked at before
-//! that, at its own group alone: a promotion waits for it. What to do about it is the core's.
+//! that. What to do about it is the core's.
 //!
 //! A task that is released while it is halted keeps its group, since a move would thaw it. That group
 //! goes with its last process: each cycle tries, and the record stays until then, so that the next daemon

@@ -222,8 +222,7 @@ pub trait Kernel {
     /// What the kernel refused; of a freeze also that others froze it.
     fn freeze(&mut self, group: &Group, on: bool) -> Result<(), CgroupError>;
 
-    /// What others did to a task, as far as it is seen at once: its group is frozen, or its main process
-    /// stopped. What they did above or below a group of LRS's own comes with the cycle.
+    /// What others did to a task: its group is frozen, or its main process stopped.
     ///
     /// # Errors
     /// It cannot be read.

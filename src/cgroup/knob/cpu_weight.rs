@@ -59,6 +59,10 @@ impl Knob for CpuWeight {
         }
     }
 
+    fn goes_with_idle(&self) -> bool {
+        true
+    }
+
     fn shortfall(&self, plan: &WeightPlan) -> Option<String> {
         self.scale.shortfall(plan, self.beside_idle)
     }

@@ -50,8 +50,7 @@ impl Files {
         write: bool,
     ) -> Vec<String> {
         let mut read = by_path;
-        let difference = if write { Difference::IsWritten } else { Difference::IsNoted };
-        let mut comparison = Comparison::new(&mut read, difference);
+        let mut comparison = Comparison::new(&mut read, write);
         let ask = |is_idle| Ask { record, level, plan: &PLAN, is_idle };
         comparison.run(table, &self.dirs(), &|knob, idle| knob.wish(&ask(idle))).unwrap();
         let drifts = comparison.drifts.into_iter();
@@ -83,26 +82,6 @@ fn a_promoted_task_leaves_idle_first_and_its_weight_is_written_unread() {
 }
 
 #[test]
-fn what_is_written_unread_is_what_a_comparison_makes_of_it() {
-    let disk = [IoKnob::Weight(weights::IO_BFQ_WEIGHT), IoKnob::PriorityClass];
-    let own = record(Attachment::Own, &[]);
-    for tiers in [CpuTiers::Idle, CpuTiers::Weight] {
-        let table = v2(tiers, &disk);
-        for level in [Level::Active, Level::Lane, Level::SlowLane, Level::Passive] {
-            let files = Files::new(&[
-                ("cpu.idle", "1"),
-                ("cpu.weight", ""),
-                ("io.bfq.weight", ""),
-                ("io.prio.class", ""),
-            ]);
-            let ask = |is_idle| Ask { record: &own, level, plan: &PLAN, is_idle };
-            write(&table, &files.dirs(), &|knob, idle| knob.wish(&ask(idle))).unwrap();
-            assert_eq!(files.compare(&table, &own, level, false), [""; 0], "{level:?}");
-        }
-    }
-}
-
-#[test]
 fn a_group_of_others_that_was_found_idle_may_stay_so_while_it_is_passive() {
     let found = [("cpu.idle", "1"), ("cpu.weight", "0")];
     let (table, record) = (v2(CpuTiers::Idle, &[]), record(Attachment::InPlace, &found));
@@ -131,14 +110,15 @@ fn what_is_not_the_tasks_is_neither_read_nor_written() {
 
 #[test]
 fn what_was_written_is_taken_back_from_the_last_to_the_first() {
-    let files = Files::new(&[("cpu.idle", "0"), ("io.weight", "default 7\n")]);
+    let files = Files::new(&[("cpu.idle", "2"), ("io.weight", "default 7\n")]);
     let drift = |file: &str, found: &str| Drift {
         file: file.to_owned(),
         found: found.to_owned(),
         expected: String::new(),
     };
-    undo(&files.dirs(), &[drift("cpu.idle", "1"), drift("io.weight", "100")]).unwrap();
-    assert_eq!(files.text("cpu.idle"), "1");
+    let written = [drift("cpu.idle", "1"), drift("cpu.idle", "0"), drift("io.weight", "100")];
+    undo(&files.dirs(), &written).unwrap();
+    assert_eq!(files.text("cpu.idle"), "1", "what was there before all of it");
     assert!(files.text("io.weight").starts_with("100"), "a plain file keeps what is behind");
 }
 
@@ -152,7 +132,7 @@ fn the_root_follows_with_the_cpu_alone() {
         (CpuTiers::Weight, RootWeight::Idle, "0", "1"),
     ] {
         let mut read = by_path;
-        let mut comparison = Comparison::new(&mut read, Difference::IsWritten);
+        let mut comparison = Comparison::new(&mut read, true);
         let wish = |knob: &dyn Knob, is_idle| knob.wish_of_root(weight, is_idle);
         comparison.run(&v2(tiers, &disk), &files.dirs(), &wish).unwrap();
         assert_eq!(files.text("cpu.idle"), idle, "{weight:?}");
