@@ -2,8 +2,8 @@
 //! its moves, a level for the applier and an event with the reason.
 //!
 //! The lane itself ([`super`]) knows neither tasks nor events, so that its bounds are tested with
-//! numbers alone. Whether a [`Candidate`] has the right ones of a task, only `tests/daemon/lane.rs` shows, as
-//! root.
+//! numbers alone. Whether a [`Candidate`] has the right ones of a task, an example in `proptests/examples.rs`
+//! shows, and as root `tests/daemon/lane.rs`.
 
 use std::time::Duration;
 

@@ -575,3 +575,28 @@ fn into_a_frozen_root_nothing_is_admitted() {
     shaper.root_frozen(None, at(7));
     assert!(shaper.ask(request(0), None, at(7)).is_ok());
 }
+
+/// The candidate has the numbers of the task that it stands for.
+#[test]
+fn a_passive_task_of_short_bursts_is_let_into_the_lane_by_its_own_counters() {
+    let mut shaper = shaper(2);
+    let [_, _] = [0, 0].map(|second| admit(&mut shaper, 0, at(second)));
+    let [naps, computes] = [1, 1].map(|second| admit(&mut shaper, 0, at(second)));
+    let node = Measured { cpu: cpu(1.0), ..Measured::default() };
+    for cycle in 1..=6 {
+        let now = at(1 + 3 * cycle);
+        // 0.1 ms a burst and 100 of them in a cycle; the other has not slept once.
+        for (task, millis, voluntary) in [(naps, 10, 100), (computes, 1000, 0)] {
+            let ran = Duration::from_millis(millis * cycle);
+            let voluntary = voluntary * cycle;
+            let thread = ThreadCounters { ran, voluntary, ..ThreadCounters::default() };
+            let (cpu, thread) = (Some(ran), Some(thread));
+            let sample = TaskSample { cpu, thread, ..used(0) };
+            shaper.read(now.boot, Reading { task, due: true, sample });
+        }
+        shaper.cycle(&node, now);
+    }
+    assert_eq!(shaper.lane().members().collect::<Vec<_>>(), [naps]);
+    assert_eq!(shaper.level(naps), Some(Level::Lane));
+    assert_eq!(shaper.level(computes), Some(Level::Passive));
+}
