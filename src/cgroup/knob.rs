@@ -171,7 +171,9 @@ pub(super) trait Knob: fmt::Debug + Send + Sync {
     }
 }
 
-/// Every file that some version of cgroups, some kernel or some configuration of LRS makes a tier with.
+/// Every file that some version of cgroups, some kernel or some configuration of LRS makes a tier with. What
+/// they say of own groups depends on the node and is the [`table`]'s to know: of these, [`Knob::wish`] is
+/// asked for groups of others alone.
 pub(super) const ALL: [&dyn Knob; 7] = [
     &CpuIdle { used: false },
     &CpuWeight { scale: weights::CPU_WEIGHT, beside_idle: false },

@@ -53,7 +53,8 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// them. systemd answers within a few milliseconds; without it they are taken over all the same.
 const PATIENCE_WITH_TASKS: Duration = Duration::from_millis(500);
 
-/// Before systemd is asked once more for what contradicts a job that it has queued.
+/// Before systemd is asked once more for what contradicts a job that it has queued. That a job is over it
+/// tells (`JobRemoved`) only who has subscribed before, and each of these connections lives for one call.
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// Between two checks of a scope that is going away.
