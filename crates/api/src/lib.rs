@@ -9,12 +9,12 @@
 pub mod client;
 pub mod wire;
 
-/// The generated messages and service of `proto/lrs/v1/shaper.proto`.
+/// The messages and the service of `proto/lrs/v1/shaper.proto`, written by `lrs-api-generate`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
+#[rustfmt::skip]
 pub mod proto {
-    tonic::include_proto!("lrs.v1");
+    include!("proto/lrs.v1.rs");
 
     /// The compiled descriptor set, for reflection.
-    pub const DESCRIPTOR: &[u8] =
-        include_bytes!(concat!(env!("OUT_DIR"), "/lrs_v1_descriptor.bin"));
+    pub const DESCRIPTOR: &[u8] = include_bytes!("proto/descriptors.bin");
 }

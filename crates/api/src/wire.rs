@@ -1,5 +1,5 @@
 //! JSON spelling of the protobuf messages: what `lrsctl --json` prints is the message with
-//! these functions for enums, times and free-form objects (see `build.rs`).
+//! these functions for enums, times and free-form objects (see `generate`).
 
 use serde::Serializer;
 use serde::ser::{Serialize, SerializeMap};

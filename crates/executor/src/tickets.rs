@@ -14,7 +14,8 @@
 
 use std::time::Duration;
 
-use ring::hmac;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 
 use lrs_core::units::{BootTime, ProcessRef, WallTime};
 
@@ -26,7 +27,8 @@ pub const KEY_BYTES: usize = 32;
 
 /// Gives tickets and reads them.
 pub struct Tickets {
-    key: hmac::Key,
+    /// Begun with the key; each ticket goes on with a copy.
+    key: Hmac<Sha256>,
     /// A number of this run of the daemon's.
     run: u32,
     started: BootTime,
@@ -48,7 +50,8 @@ pub(super) struct Place {
 impl Tickets {
     /// With this key.
     pub fn with_key(key: &[u8; KEY_BYTES], run: u32, started: BootTime) -> Tickets {
-        Tickets { key: hmac::Key::new(hmac::HMAC_SHA256, key), run, started }
+        let key = Hmac::new_from_slice(key).expect("HMAC takes a key of any length");
+        Tickets { key, run, started }
     }
 
     /// A ticket for `place`.
@@ -57,11 +60,8 @@ impl Tickets {
         let ProcessRef { pid, start_ticks } = process;
         let (run, since) = (self.run, since.unix_micros());
         let text = format!("{run:x}.{uid}.{pid}.{start_ticks}.{since}.{number}");
-        let sum: String = hmac::sign(&self.key, text.as_bytes())
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let sum = self.key.clone().chain_update(&text).finalize().into_bytes();
+        let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{text}.{sum}")
     }
 
@@ -79,8 +79,8 @@ impl Tickets {
         let signed = ticket.rsplit_once('.').and_then(|(text, sum)| Some((text, bytes(sum)?)));
         let (text, sum) = signed.ok_or("it is not written as a ticket")?;
         // Compares in constant time.
-        hmac::verify(&self.key, text.as_bytes(), &sum)
-            .map_err(|_| "no lrsd with this runtime directory gave it")?;
+        let key = self.key.clone().chain_update(text);
+        key.verify_slice(&sum).map_err(|_| "no lrsd with this runtime directory gave it")?;
         let mut parts = text.split('.');
         let mut next = || parts.next().unwrap_or_default();
         if u32::from_str_radix(next(), 16) == Ok(self.run) {

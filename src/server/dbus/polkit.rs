@@ -10,9 +10,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use zbus::zvariant::Value;
-use zbus::{Connection, fdo};
-use zbus_polkit::policykit1::{AuthorityProxy, CheckAuthorizationFlags, Subject};
+use zbus::zvariant::{DynamicType, Value};
+use zbus::{Connection, Message, fdo};
 
 /// The action a call takes; described in `systemd/org.lrs.shaper1.policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +55,15 @@ pub(super) enum Answer {
 
 /// For a decision without a person.
 const DECIDES_WITHIN: Duration = Duration::from_secs(10);
+/// `AllowUserInteraction` of `CheckAuthorizationFlags`.
+const MAY_ASK_A_PERSON: u32 = 1;
 /// A person has to find the password.
 const PERSON_DECIDES_WITHIN: Duration = Duration::from_secs(120);
 
 /// Takes a question back when it is dropped unanswered: a dialog for a caller that has left would
 /// stay on a screen.
 struct TakenBack {
-    polkit: AuthorityProxy<'static>,
+    bus: Connection,
     id: String,
     answered: bool,
 }
@@ -74,10 +75,10 @@ impl Drop for TakenBack {
         }
         // Without a runtime the connection has ended, and with it every question.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (polkit, id) = (self.polkit.clone(), std::mem::take(&mut self.id));
+        let (bus, id) = (self.bus.clone(), std::mem::take(&mut self.id));
         runtime.spawn(async move {
             // polkit may have decided meanwhile, which it answers with an error.
-            if let Err(error) = polkit.cancel_check_authorization(&id).await {
+            if let Err(error) = call(&bus, "CancelCheckAuthorization", &(&id,)).await {
                 tracing::debug!(%error, "a question to polkit was not taken back: {error}");
             }
         });
@@ -124,28 +125,29 @@ async fn ask(
     /// Cancellation ids are unique among the questions of one connection.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = format!("lrsd-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    let polkit = AuthorityProxy::new(bus).await?;
-    let subject = Subject {
-        subject_kind: "system-bus-name".to_owned(),
-        subject_details: HashMap::from([(
-            "name".to_owned(),
-            Value::from(name).try_into().map_err(zbus::Error::from)?,
-        )]),
-    };
+    let caller = ("system-bus-name", HashMap::from([("name", Value::from(name))]));
     let mut details = HashMap::from([("method", question.method)]);
     details.extend(question.about.as_ref().map(|(kind, which)| (*kind, which.as_str())));
-    let flags = if interactive {
-        CheckAuthorizationFlags::AllowUserInteraction.into()
-    } else {
-        Default::default()
-    };
-    let mut taken_back = TakenBack { polkit: polkit.clone(), id: id.clone(), answered: false };
-    let answer = polkit.check_authorization(&subject, action, &details, flags, &id).await;
+    let flags = if interactive { MAY_ASK_A_PERSON } else { 0 };
+    let mut taken_back = TakenBack { bus: bus.clone(), id: id.clone(), answered: false };
+    let answer = call(bus, "CheckAuthorization", &(caller, action, details, flags, &id)).await;
     taken_back.answered = true;
-    let answer = answer?;
-    Ok(match (answer.is_authorized, answer.is_challenge) {
+    let (authorized, challenge, _): (bool, bool, HashMap<String, String>) =
+        answer?.body().deserialize()?;
+    Ok(match (authorized, challenge) {
         (true, _) => Answer::Allowed,
         (false, true) => Answer::Challenge,
         (false, false) => Answer::Refused,
     })
+}
+
+/// Calls polkit (`org.freedesktop.PolicyKit1.Authority` of its reference manual).
+async fn call<B>(bus: &Connection, method: &str, body: &B) -> fdo::Result<Message>
+where
+    B: serde::Serialize + DynamicType,
+{
+    const NAME: &str = "org.freedesktop.PolicyKit1";
+    const PATH: &str = "/org/freedesktop/PolicyKit1/Authority";
+    let interface = Some("org.freedesktop.PolicyKit1.Authority");
+    Ok(bus.call_method(Some(NAME), PATH, interface, method, body).await?)
 }
