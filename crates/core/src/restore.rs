@@ -9,6 +9,7 @@
 //! | record placed, group empty or gone | ended meanwhile: `completed`, end unknown |
 //! | record placed, its end in the history, no process in its group | cleaned up |
 //! | record placed, unknown to the history, processes there | goes on: the history lost it |
+//! | record placed, its release in the history, processes there | released while others had frozen it: the group goes with its last process |
 //! | record attaching, its admission in the history | goes on |
 //! | record attaching, otherwise | rolled back whole; the client, unanswered, asks again |
 //! | record attaching, of a task from observe mode | rolled back to that, and attached anew |
@@ -56,6 +57,8 @@ pub struct Observation {
     pub occupied: bool,
     /// Its main process lives, wherever it is.
     pub main_lives: bool,
+    /// [`Known::released`].
+    pub released: bool,
 }
 
 /// What becomes of a task that has a record.
@@ -159,7 +162,8 @@ impl Restore {
         }
     }
 
-    fn is_live(&self, id: TaskId) -> bool {
+    /// Whether the history knows it as a task that runs.
+    pub fn is_live(&self, id: TaskId) -> bool {
         self.history_state.live.contains_key(&id)
     }
 
@@ -183,7 +187,8 @@ impl Restore {
             (Life::Releasing(_), false, _) => Verdict::Over,
             (Life::Attaching(_), false, _) => Verdict::RollBack,
             (Life::Placed(_), false, false) => Verdict::Over,
-            // The daemon was killed before it forgot the record.
+            // The daemon was killed before it forgot the record, or before it could store the release.
+            (Life::Placed(_), false, true) if seen.released => Verdict::Over,
             (Life::Placed(_), false, true) if self.end_is_recorded(record) => Verdict::Over,
             (Life::Placed(_) | Life::Attaching(_), true, false) => Verdict::Ended,
             (Life::Placed(_), false, true) => Verdict::GoesOn,
@@ -343,7 +348,7 @@ impl Restore {
             Some(Tier::Passive) => Seat::Passive,
             None => Seat::Overflow,
         };
-        let Known { uid, labels, priority } = known;
+        let Known { uid, labels, priority, released: _ } = known;
         let lost = Task::lost(id, order, seat);
         let priority = priority.unwrap_or(lost.priority);
         self.tasks.insert(id, Task { group, uid, labels, priority, ..lost });
@@ -416,6 +421,7 @@ mod tests {
             group: (processes != "no group").then(|| group(Attachment::Own)),
             occupied: processes == "inside",
             main_lives: matches!(processes, "inside" | "elsewhere"),
+            released: false,
         }
     }
 
@@ -462,6 +468,9 @@ mod tests {
         assert_eq!(restore.judge(&new, &seen("inside")), Verdict::GoesOn, "not seen yet");
         restore.history_damaged = true;
         assert_eq!(restore.judge(&in_place, &seen("inside")), Verdict::GoesOn);
+        let own = record(Life::Placed(Hold::Kept), Attachment::Own);
+        let released = Observation { released: true, ..seen("inside") };
+        assert_eq!(restore.judge(&own, &released), Verdict::Over, "others had frozen it");
     }
 
     #[test]

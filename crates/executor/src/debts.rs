@@ -14,6 +14,7 @@ use super::world::World;
 use crate::group::Group;
 use lrs_core::model::TaskId;
 use lrs_core::step::Record;
+use lrs_core::task::Task;
 use lrs_core::unit::{UnitName, UnitRecord};
 
 /// One thing that is owed.
@@ -24,13 +25,23 @@ pub(super) enum Debt {
     /// The group of a task that has ended is to be removed.
     Removal { task: TaskId, group: Arc<Group> },
     /// The group of a task that was released while it was halted is to be removed with its last process.
-    Leftover { task: TaskId, group: Arc<Group> },
+    Leftover(Leftover),
     /// A task is to be thawed.
     Thaw(TaskId),
     /// A waiter is to be put back where it was before it was parked.
     Unparking(TaskId),
     /// systemd is to get back what the unit of a task that is over had.
     Unit(UnitDebt),
+}
+
+/// What a task left behind that was released while it was halted.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    pub(super) task: TaskId,
+    pub(super) group: Arc<Group>,
+    /// What its record says until the group is gone: should the write of it have failed, a next daemon
+    /// would go on with a task that is over. `None`: the daemon before released it, by what is stored.
+    pub(super) record: Option<Box<Task>>,
 }
 
 /// What systemd has yet to get back.
@@ -53,8 +64,17 @@ pub(super) struct Debts(Vec<Debt>);
 impl Debts {
     /// With the groups that an earlier daemon left behind.
     pub(super) fn new(leftovers: impl IntoIterator<Item = (TaskId, Arc<Group>)>) -> Debts {
-        let owed = leftovers.into_iter().map(|(task, group)| Debt::Leftover { task, group });
-        Debts(owed.collect())
+        let owed =
+            leftovers.into_iter().map(|(task, group)| Leftover { task, group, record: None });
+        Debts(owed.map(Debt::Leftover).collect())
+    }
+
+    /// What is stored of released tasks that left a group behind.
+    pub(super) fn leftovers(&self) -> impl Iterator<Item = &Task> {
+        self.0.iter().filter_map(|owed| match owed {
+            Debt::Leftover(leftover) => leftover.record.as_deref(),
+            _ => None,
+        })
     }
 
     pub(super) fn push(&mut self, owed: Debt) {
@@ -96,7 +116,7 @@ impl Debts {
     /// processes, or of what systemd has to get back.
     pub(super) fn needs_record(&self, task: TaskId) -> bool {
         self.0.iter().any(|owed| match owed {
-            Debt::Leftover { task: other, .. } => *other == task,
+            Debt::Leftover(leftover) => leftover.task == task,
             Debt::Unit(debt) => debt.task == task,
             _ => false,
         })
@@ -148,9 +168,9 @@ impl<W: World> Executor<'_, W> {
                 Debt::Removal { task, group } => self.begin(GroupJob::Remove { task, group }),
                 Debt::Unparking(task) => self.begin_unparking(task),
                 Debt::Thaw(task) => self.thaw_again(task),
-                Debt::Leftover { task, group } => {
-                    if !self.remove_leftover(task, &group) {
-                        self.state.debts.push(Debt::Leftover { task, group });
+                Debt::Leftover(leftover) => {
+                    if !self.remove_leftover(leftover.task, &leftover.group) {
+                        self.state.debts.push(Debt::Leftover(leftover));
                     }
                 }
                 Debt::Unit(UnitDebt { task, unit, asked: false, late }) => {

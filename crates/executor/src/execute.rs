@@ -301,6 +301,9 @@ impl<W: World> Executor<'_, W> {
         }
         let tasks: Vec<TaskId> = self.core.stored_tasks().map(|task| task.id).collect();
         tasks.into_iter().try_for_each(|id| self.store_record(Record::Task(id)))?;
+        for task in self.state.debts.leftovers() {
+            self.state.world.put(Storable::Task(task))?;
+        }
         while let Some(record) = self.state.debts.record() {
             // A promise comes back when the admission that was to use it fails.
             let is_wanted = match record {

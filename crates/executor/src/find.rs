@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::recover::OwnGroup;
-use super::world::World;
+use super::world::{Storable, World};
 use crate::group::{Attachment, Group, GroupRecord};
 use crate::recovered::Recovered;
 use lrs_core::event::{Event, EventKind};
@@ -16,7 +16,7 @@ use lrs_core::history_state::HistoryState;
 use lrs_core::model::TaskId;
 use lrs_core::restore::{GroupUse, Known, Observation, Restore, Start, Verdict};
 use lrs_core::state::Restored;
-use lrs_core::task::Task;
+use lrs_core::task::{Life, Task};
 use lrs_core::units::BootTime;
 
 /// What is done about the stored tasks.
@@ -75,7 +75,7 @@ pub(super) fn find(
     }
     for record in tasks {
         let group = own.remove(&record.id).map(|own| own.group);
-        finder.judge(record, group);
+        finder.judge(record, group, &events);
     }
     for (id, OwnGroup { group, uid, .. }) in own {
         let occupied = finder.has_processes(&group);
@@ -90,8 +90,9 @@ pub(super) fn find(
 }
 
 impl<W: World> Finder<'_, W> {
-    fn judge(&mut self, mut record: Task, own: Option<Group>) {
+    fn judge(&mut self, mut record: Task, own: Option<Group>, events: &[Event]) {
         let id = record.id;
+        let of_history = || Known::from_history(id, events.iter());
         let mut group = self.group_of(&record, own);
         if record.booked().is_some() && self.give_back(id, group.as_ref(), Unfinished::Attach) {
             // Some of its processes may have been in the group made for it, and some not: it is
@@ -103,8 +104,16 @@ impl<W: World> Finder<'_, W> {
             group: group.as_ref().map(|group| group.record.clone()),
             occupied: self.occupied(&record, group.as_ref()),
             main_lives: self.main_lives(&record),
+            released: !self.restore.is_live(id) && of_history().released,
         };
         let verdict = self.restore.judge(&record, &seen);
+        if let (Life::Placed(hold), true, Verdict::Over) = (&record.life, seen.released, verdict) {
+            // What was not stored then: the history of the next daemon may not go back so far.
+            record.life = Life::Releasing(*hold);
+            if let Err(error) = self.world.put(Storable::Task(&record)) {
+                tracing::warn!(task = %id, %error, "that task {id} was released is not stored: {error}");
+            }
+        }
         if record.frozen
             && verdict != Verdict::GoesOn
             && let Some(group) = &group

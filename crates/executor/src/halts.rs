@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::Executor;
-use super::debts::Debt;
+use super::debts::{Debt, Leftover};
 use super::world::World;
 use crate::group::Group;
 use lrs_core::model::TaskId;
@@ -96,7 +96,8 @@ impl<W: World> Executor<'_, W> {
         };
         let cgroup = &group.record.path;
         tracing::warn!(task = %id, cgroup, "task {id} is released and {word} by others: its processes stay in {cgroup}, with neutral weights, and that goes with the last of them");
-        self.state.debts.push(Debt::Leftover { task: id, group });
+        let record = self.core.task(id).cloned().map(Box::new);
+        self.state.debts.push(Debt::Leftover(Leftover { task: id, group, record }));
     }
 
     /// Removes the group that a released task left behind, once it is empty, and its record. Answers whether

@@ -12,6 +12,8 @@ pub struct Known {
     pub labels: Labels,
     /// As its admission or a later change has it; `None`: the history does not know it.
     pub priority: Option<Priority>,
+    /// It was released, and not admitted again.
+    pub released: bool,
 }
 
 impl Known {
@@ -28,7 +30,9 @@ impl Known {
                     known.labels = Labels { name, job, kind, group };
                     let priority = event.inputs.get("priority").map(ToString::to_string);
                     known.priority = priority.as_deref().and_then(number);
+                    known.released = false;
                 }
+                EventKind::Released => known.released = true,
                 EventKind::Priority => {
                     known.priority = event.to.as_deref().and_then(number).or(known.priority);
                 }
@@ -71,7 +75,9 @@ mod tests {
         assert_eq!(before.labels.group.as_ref().map(Label::as_str), Some("etl"));
         assert_eq!((before.priority, before.uid), (Some(Priority(-3)), None));
         events.push(event(task, EventKind::Priority, Some("5"), json!({})));
-        assert_eq!(known(&events), Known { priority: Some(Priority(5)), ..before });
+        assert_eq!(known(&events), Known { priority: Some(Priority(5)), ..before.clone() });
+        events.push(event(task, EventKind::Released, None, json!({})));
+        assert!(known(&events).released && !before.released);
         assert_eq!(known(&events[1..2]), Known::default());
     }
 }

@@ -7,6 +7,7 @@ use super::turns::{group, weigh};
 use super::{Bench, Call, Method};
 use lrs_api::proto::Tier;
 use lrs_core::model::Level;
+use lrs_core::task::Life;
 use lrs_executor::command::Command;
 use lrs_sim::pretend::{Fault, HOME};
 
@@ -56,6 +57,25 @@ fn a_release_that_a_kill_cut_short_thaws_what_lrs_froze() {
     let mut bench = bench.restart();
     assert_eq!(bench.world().group_of(process.pid), Some(HOME));
     assert!(bench.world().tasks.is_empty() && bench.world().own_groups().is_empty());
+}
+
+#[test]
+fn a_release_that_was_not_stored_at_once_is_known_to_the_next_daemon() {
+    let mut bench = Bench::new(1, 1);
+    let (id, process) = bench.task();
+    bench.world().freeze_as_stranger(&group(id), true);
+    bench.world().deeds.refuse(Method::PutTask, 1);
+    drop(bench.order(|caller, reply| Command::Release { caller, id, reply }));
+    bench.finish_all();
+    bench.cycle();
+    assert!(matches!(bench.world().tasks[&id].life, Life::Releasing(_)));
+    let mut bench = bench.restart();
+    assert_eq!(bench.shown(id), None);
+    bench.end(process.pid);
+    bench.cycle();
+    bench.finish_all();
+    assert!(bench.world().tasks.is_empty() && bench.world().own_groups().is_empty());
+    bench.take_calls();
 }
 
 #[test]
