@@ -232,7 +232,11 @@ fn an_end(subject: &mut impl Subject) {
     assert_eq!(world.drift(&group, Level::Active, &PLAN).unwrap(), [], "weighed before it moved");
     assert!(world.remove(&group).is_err(), "a group with a process in it stays");
     subject.end(process);
-    subject.world().remove(&group).unwrap();
+    // Nothing in it would be thawed by a move.
+    subject.world().freeze(&group, true).unwrap();
+    let job = GroupJob::Release { task: SECOND, group: Arc::clone(&group), waited: true };
+    subject.world().begin(job.into());
+    assert!(matches!(subject.answered(SECOND), Message::Released { result: Ok(None), .. }));
     subject.world().remove(&group).unwrap();
     assert!(subject.world().cpu_time(&group).is_none());
 }

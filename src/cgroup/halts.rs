@@ -16,7 +16,7 @@ use super::attach::{child_groups, processes_below};
 use super::mounts::{Hierarchy, UNIFIED};
 use super::open::Root;
 use super::tree::TierTree;
-use super::{Attachment, CgroupError, Group, files, give_back};
+use super::{Attachment, CgroupError, Group, files, give_back, members};
 use crate::core::task::Halt;
 use crate::kernfs::process::{Stat, proc_file, read_proc};
 use crate::units::ProcessRef;
@@ -48,13 +48,19 @@ impl TierTree {
     /// # Errors
     /// As there.
     pub fn release_task(&self, group: &Group) -> Result<Option<Halt>, CgroupError> {
-        if group.record.attachment == Attachment::Own
-            && let Some(halt) = self.halt(group, None)?
-        {
+        if let Some(halt) = self.halt_inside(group)? {
             give_back::neutralise(group)?;
             return Ok(Some(halt));
         }
         self.release(group)
+    }
+
+    /// What others did to the processes of an own group; in an empty one is nothing that a move would thaw.
+    pub(super) fn halt_inside(&self, group: &Group) -> Result<Option<Halt>, CgroupError> {
+        if group.record.attachment != Attachment::Own || members::processes(group)?.is_empty() {
+            return Ok(None);
+        }
+        self.halt(group, None)
     }
 }
 

@@ -468,9 +468,7 @@ impl TierTree {
             return Ok(None);
         };
         let Layout { path, hierarchies, .. } = &root.layout;
-        if group.record.attachment == Attachment::Own
-            && let Some(Halt::Frozen) = self.halt(group, None)?
-        {
+        if let Some(Halt::Frozen) = self.halt_inside(group)? {
             give_back::neutralise(group)?;
             return Ok(Some(Halt::Frozen));
         }

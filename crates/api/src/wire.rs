@@ -97,6 +97,24 @@ pub fn node_state_word(value: i32) -> Option<&'static str> {
     }
 }
 
+/// `off`, `max`, `memory`, `active_tier`, `throughput`, `compute`, or null.
+pub fn bound<S: Serializer>(value: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+    word(serializer, bound_word(*value))
+}
+
+/// The word for the number of a bound.
+pub fn bound_word(value: i32) -> Option<&'static str> {
+    match proto::Bound::try_from(value) {
+        Ok(proto::Bound::Off) => Some("off"),
+        Ok(proto::Bound::Max) => Some("max"),
+        Ok(proto::Bound::Memory) => Some("memory"),
+        Ok(proto::Bound::ActiveTier) => Some("active_tier"),
+        Ok(proto::Bound::Throughput) => Some("throughput"),
+        Ok(proto::Bound::Compute) => Some("compute"),
+        Ok(proto::Bound::Unspecified) | Err(_) => None,
+    }
+}
+
 /// `enforce`, `observe`.
 pub fn mode<S: Serializer>(value: &i32, serializer: S) -> Result<S::Ok, S::Error> {
     word(serializer, mode_word(*value))

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::bound::Bound;
 use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::cpus::UsableCpus;
 use super::event::EventKind;
@@ -87,7 +88,9 @@ impl Shaper {
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
         self.judge_step(now);
         self.judge_trial(&cpu, now);
+        self.bound = self.bound_by_state();
         if cpu.saturated(self.policy.cpu_saturation) {
+            self.bound = self.bound.or(Some(Bound::Compute));
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
             self.close_untaken(free, &cpu, measured.memory.as_ref(), now);
@@ -110,7 +113,7 @@ impl Shaper {
     }
 
     /// Passive slots that may still be opened.
-    fn room(&self) -> u32 {
+    pub(super) fn room(&self) -> u32 {
         self.slots.passive_max.saturating_sub(self.slots.passive_capacity)
     }
 
@@ -151,8 +154,10 @@ impl Shaper {
         let available = room.map(|room| room.available);
         let n = slots_that_fit(wanted, resident, available, reserve.unwrap_or_default());
         if n == 0 {
+            self.bound = self.bound_by_cpu(cpu, wanted);
             return 0;
         }
+        self.bound = None;
         let tried = if waiting > 0 { 0 } else { n.saturating_sub(by_formula) };
         let from = self.slots.passive_capacity;
         self.slots.passive_capacity = from + n;
@@ -191,7 +196,7 @@ impl Shaper {
         memory.least_above(|all| self.policy.memory_reserve.of(all))
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.slots.active_free() == 0 && self.slots.passive_free() == 0
     }
 
@@ -227,7 +232,7 @@ impl Shaper {
     }
 
     /// Whether expansion waits because the last step made active tasks wait.
-    fn backs_off(&self) -> bool {
+    pub(super) fn backs_off(&self) -> bool {
         self.policy.guard.is_some_and(|guard| !guard.dry_run) && self.interference.backs_off()
     }
 

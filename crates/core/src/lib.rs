@@ -4,6 +4,7 @@
 //! same code runs in the daemon, in the property tests and in replay of recorded events. The
 //! crate's dependencies and its `clippy.toml` keep it pure.
 
+pub mod bound;
 pub mod capacity;
 pub mod colocation;
 pub mod counts;

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::bound::Bound;
 use super::capacity::FreeWindow;
 use super::cpus::UsableCpus;
 use super::event::{Change, Event, EventKind};
@@ -50,6 +51,8 @@ pub struct Shaper {
     pub(super) free_window: FreeWindow,
     /// Tasks that had come or gone when expanded slots were closed because no task took them.
     pub(super) untaken: Option<u64>,
+    /// [`Shaper::bound`], of the last cycle or reading ahead of it.
+    pub(super) bound: Option<Bound>,
     /// Passive slots there shall be once passive tasks have moved up into an active tier that grew
     /// with the node's CPUs.
     pub(super) passive_after_growth: Option<u32>,
@@ -119,6 +122,7 @@ impl Shaper {
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             untaken: None,
+            bound: None,
             passive_after_growth: None,
             guard: Guard::default(),
             ladder: Ladder::default(),

@@ -10,6 +10,7 @@ use crate::publish::{class, exit};
 use lrs_api::proto;
 use lrs_api::wire::proto_time;
 use lrs_config::{Classify, DiskTiers, Mode, Version};
+use lrs_core::bound::Bound;
 use lrs_core::jobs::Jobs;
 use lrs_core::memory::Memory;
 use lrs_core::model::{Level, TaskId, Tier};
@@ -117,6 +118,18 @@ fn remaining(task: &Task, jobs: &Jobs, now: BootTime) -> Option<f64> {
     jobs.remaining(&key, now.since(task.admitted_at.boot))
 }
 
+fn bound_view(bound: Option<Bound>) -> proto::Bound {
+    match bound {
+        None => proto::Bound::Unspecified,
+        Some(Bound::Off) => proto::Bound::Off,
+        Some(Bound::Max) => proto::Bound::Max,
+        Some(Bound::Memory) => proto::Bound::Memory,
+        Some(Bound::ActiveTier) => proto::Bound::ActiveTier,
+        Some(Bound::Throughput) => proto::Bound::Throughput,
+        Some(Bound::Compute) => proto::Bound::Compute,
+    }
+}
+
 fn parent(path: &str) -> String {
     match path.rsplit_once('/') {
         Some(("", _)) | None => "/".to_owned(),
@@ -154,6 +167,7 @@ impl<W: World> Executor<'_, W> {
                     reserved: slots.passive_reserved(),
                     free: core.passive_offered(),
                     overflow: slots.overflow(),
+                    bound: bound_view(core.bound()).into(),
                 }),
             }),
             lowest_active_priority: core.lowest_active_priority().map(|priority| priority.0),

@@ -77,7 +77,7 @@ pub(crate) fn cpus(status: &proto::Status) -> Option<f64> {
     node.cpu_quota.or(Some(f64::from(node.cores))).filter(|cpus| *cpus > 0.0)
 }
 
-/// `active 2 of 2, passive 3 of 4 (may grow to 8), 4 requests wait`
+/// `active 2 of 2, passive 4 of 4 (no more open: the CPUs are busy), 4 requests wait for a slot`
 fn slots(status: &proto::Status) -> String {
     let slots = status.slots.unwrap_or_default();
     let (active, passive) = (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
@@ -85,8 +85,12 @@ fn slots(status: &proto::Status) -> String {
         "active {} of {}, passive {} of {}",
         active.used, active.capacity, passive.used, passive.capacity
     );
-    if passive.max > passive.capacity {
-        text += &format!(" (may grow to {})", passive.max);
+    match bound(passive.bound()) {
+        Some(why) => text += &format!(" (no more open: {why})"),
+        None if passive.max > passive.capacity => {
+            text += &format!(" (may grow to {})", passive.max);
+        }
+        None => {}
     }
     if active.reserved + passive.reserved > 0 {
         text += &format!(", {} reserved", active.reserved + passive.reserved);
@@ -98,6 +102,19 @@ fn slots(status: &proto::Status) -> String {
         text += &format!(", {} {} for a slot", status.waiting, requests_wait(status.waiting));
     }
     text
+}
+
+/// Why no further passive slot opens.
+fn bound(bound: proto::Bound) -> Option<&'static str> {
+    match bound {
+        proto::Bound::Unspecified => None,
+        proto::Bound::Off => Some("slots.expand is false"),
+        proto::Bound::Max => Some("slots.passive_max is reached"),
+        proto::Bound::Memory => Some("memory is short"),
+        proto::Bound::ActiveTier => Some("active tasks waited more with the last ones"),
+        proto::Bound::Throughput => Some("the last ones raised nothing"),
+        proto::Bound::Compute => Some("the CPUs are busy"),
+    }
 }
 
 fn requests_wait(count: u32) -> &'static str {

@@ -526,6 +526,11 @@ impl Manager {
     #[zbus(property)] fn passive_free(&self) -> fdo::Result<u32> { Ok(self.passive()?.free) }
     /// Discovered tasks beyond capacity, not in PassiveUsed.
     #[zbus(property)] fn passive_overflow(&self) -> fdo::Result<u32> { Ok(self.passive()?.overflow) }
+    /// Why no further passive slot opens: off, max, memory, active_tier, throughput or compute. Empty: nothing
+    /// keeps one from opening, a slot is free, or it is not known.
+    #[zbus(property)] fn passive_bound(&self) -> fdo::Result<String> {
+        Ok(text(wire::bound_word(self.passive()?.bound)))
+    }
     /// Requests waiting for a slot.
     #[zbus(property)] fn waiting(&self) -> u32 { self.status.waiting }
     /// Empty while the active tier is.

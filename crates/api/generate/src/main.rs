@@ -26,6 +26,7 @@ const DESCRIPTORS: &str = "descriptors.bin";
 const ENUM_FIELDS: &[(&str, &str)] = &[
     ("Status.state", "node_state"),
     ("Status.mode", "mode"),
+    ("PassiveSlots.bound", "bound"),
     ("Task.tier", "tier"),
     ("Task.class", "class"),
     ("Task.attachment", "attachment"),

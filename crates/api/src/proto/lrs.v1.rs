@@ -222,6 +222,11 @@ pub struct PassiveSlots {
     /// Discovered tasks beyond capacity; not in `used`.
     #[prost(uint32, tag = "7")]
     pub overflow: u32,
+    /// While all slots are taken, why no further one opens. Unspecified: nothing keeps one from opening, a
+    /// slot is free, the node drains, or it is not known yet.
+    #[prost(enumeration = "Bound", tag = "8")]
+    #[serde(serialize_with = "crate::wire::bound")]
+    pub bound: i32,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -1532,6 +1537,56 @@ impl Mode {
             "MODE_UNSPECIFIED" => Some(Self::Unspecified),
             "MODE_ENFORCE" => Some(Self::Enforce),
             "MODE_OBSERVE" => Some(Self::Observe),
+            _ => None,
+        }
+    }
+}
+/// What keeps more passive slots from opening.
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Bound {
+    Unspecified = 0,
+    /// slots.expand = false.
+    Off = 1,
+    /// slots.passive_max is reached.
+    Max = 2,
+    /// The guard holds, or no further task of the mean size fits.
+    Memory = 3,
+    /// The last slots made active tasks wait.
+    ActiveTier = 4,
+    /// The last slots raised nothing: the disk is the limit, or what else tasks share.
+    Throughput = 5,
+    /// The CPUs are busy.
+    Compute = 6,
+}
+impl Bound {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "BOUND_UNSPECIFIED",
+            Self::Off => "BOUND_OFF",
+            Self::Max => "BOUND_MAX",
+            Self::Memory => "BOUND_MEMORY",
+            Self::ActiveTier => "BOUND_ACTIVE_TIER",
+            Self::Throughput => "BOUND_THROUGHPUT",
+            Self::Compute => "BOUND_COMPUTE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "BOUND_UNSPECIFIED" => Some(Self::Unspecified),
+            "BOUND_OFF" => Some(Self::Off),
+            "BOUND_MAX" => Some(Self::Max),
+            "BOUND_MEMORY" => Some(Self::Memory),
+            "BOUND_ACTIVE_TIER" => Some(Self::ActiveTier),
+            "BOUND_THROUGHPUT" => Some(Self::Throughput),
+            "BOUND_COMPUTE" => Some(Self::Compute),
             _ => None,
         }
     }

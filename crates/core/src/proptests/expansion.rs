@@ -1,6 +1,7 @@
 //! How passive slots open and close, by example.
 
 use super::*;
+use crate::bound::Bound;
 
 fn plenty() -> Option<Memory> {
     Some(Memory::of_node(Bytes(1000), Bytes(1000)))
@@ -79,6 +80,39 @@ fn slots_that_no_task_takes_are_closed_once_and_then_stay_on_offer() {
     assert_eq!(capacities(&mut shaper, 200..204, &idle).last(), Some(&2), "they do not open again");
 }
 
+#[test]
+fn a_word_says_what_keeps_slots_from_opening() {
+    let node = |share, available| Measured {
+        cpu: cpu(share),
+        memory: Some(Memory::of_node(Bytes(available), Bytes(1000))),
+        ..Measured::default()
+    };
+    let policy = |expand, passive_max| Policy {
+        expand,
+        passive_max: Some(passive_max),
+        formula: Formula::Lrs,
+        ..Policy::simulated()
+    };
+    for (policy, share, available, expected) in [
+        (policy(true, 8), 0.95, 1000, Some(Bound::Compute)),
+        (policy(true, 8), 0.75, 1000, Some(Bound::Compute)),
+        (policy(true, 8), 0.5, 150, Some(Bound::Memory)),
+        (policy(true, 2), 0.5, 1000, Some(Bound::Max)),
+        (policy(true, 2), 0.95, 1000, Some(Bound::Max)),
+        (policy(false, 8), 0.5, 1000, Some(Bound::Off)),
+        // Slots open, which are free.
+        (policy(true, 8), 0.5, 1000, None),
+    ] {
+        let mut shaper = full_of_sleepers(policy);
+        assert_eq!(shaper.bound(), None, "no cycle has looked");
+        shaper.cycle(&node(share, available), at(10));
+        assert_eq!(shaper.bound(), expected, "{share} {available}");
+        let first = shaper.tasks().next().unwrap().0;
+        end(&mut shaper, first, at(11));
+        assert_eq!(shaper.bound(), None, "a slot is free");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -112,6 +146,8 @@ proptest! {
         for cycle in 0..hours * 1200 {
             shaper.cycle(&node(cycle), at(20 + 3 * cycle as u64));
             changes += opened_and_closed(&mut shaper);
+            let free = shaper.slots().active_free() + shaper.slots().passive_free();
+            prop_assert!(free == 0 || shaper.bound().is_none(), "{:?}", shaper.bound());
         }
         // By probe a trial that no task takes may come once an hour.
         let most = if probes { 4 + 2 * (hours + 1) } else { 4 };

@@ -73,10 +73,11 @@ impl Bench {
         Bench::of(self.machine.take().unwrap().restart_with(meanwhile))
     }
 
-    /// Tasks that were released while others had frozen them, and have processes yet.
+    /// Tasks that were released, or rolled back, while others had frozen them, and have processes yet.
     pub fn left_behind(&mut self) -> BTreeSet<TaskId> {
         let world = self.world();
-        let releasing = world.tasks.values().filter(|task| matches!(task.life, Life::Releasing(_)));
+        let over = |task: &&Task| matches!(task.life, Life::Releasing(_) | Life::Attaching(_));
+        let releasing = world.tasks.values().filter(over);
         let left = releasing.filter(|task| {
             let group = task.group.as_ref().map(|record| world.presumed(record));
             group.is_some_and(|group| world.members(&group, None).is_ok_and(|all| !all.is_empty()))

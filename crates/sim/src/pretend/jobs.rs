@@ -192,7 +192,10 @@ impl Pretend {
             self.give_weights_back(group);
             return Ok(None);
         }
-        if let Some(halt) = self.halt(group, None)? {
+        let inside = self.found(group).map(|found| self.inside(found)).unwrap_or_default();
+        if !inside.is_empty()
+            && let Some(halt) = self.halt(group, None)?
+        {
             // A move would thaw it.
             if let Some(found) = self.found(group) {
                 // It is there.
@@ -200,7 +203,6 @@ impl Pretend {
             }
             return Ok(Some(halt));
         }
-        let inside = self.found(group).map(|found| self.inside(found)).unwrap_or_default();
         for pid in inside {
             match self.deed(Call::Move(pid)) {
                 None => return Ok(None),

@@ -7,6 +7,18 @@ set -u
 # shellcheck source=tests/vm/guest/check.sh
 . "$LRS_VM_PAYLOAD/guest/check.sh"
 
+# By count: bash's SECONDS go by the wall clock.
+eventually() {
+    local what=$1 tries
+    shift
+    for ((tries = 0; tries < 300; tries++)); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    fault "$what: not after 300 tries: $*"
+    return 1
+}
+
 bin=$LRS_VM_PAYLOAD/bin
 dir=$(mktemp -d)
 unit=lrs-check-clock.service
@@ -33,7 +45,7 @@ eventually "lrsd serves" serves
 
 # What is there at each jump: an active task, a passive one, one that waits.
 begin() {
-    "$bin/lrsctl" run --name "$1" -- sh -c "until [ -e $dir/end-$1 ]; do sleep 0.1; done; date +%s >$dir/$1" &
+    "$bin/lrsctl" run --wait --name "$1" -- sh -c "until [ -e $dir/end-$1 ]; do sleep 0.1; done; date +%s >$dir/$1" &
     eventually "$1 is there" there "$1"
 }
 there() { "$bin/lrsctl" tasks --json | grep -q "\"name\": *\"$1\"" || waits "$1"; }

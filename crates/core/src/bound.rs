@@ -1,0 +1,64 @@
+//! What keeps more passive slots from opening while all slots are taken: one word, for people who ask why
+//! the queue does not move and for schedulers.
+//!
+//! It is what the last cycle, or the last reading ahead of it, stopped at; nothing decides by it.
+
+use super::capacity::CpuShares;
+use super::shaper::Shaper;
+
+/// Why no passive slot opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// `slots.expand = false`.
+    Off,
+    /// `slots.passive_max` is reached.
+    Max,
+    /// The guard holds passive slots, or no further task of the mean size fits.
+    Memory,
+    /// The last slots made active tasks wait more (`guard.interference`).
+    ActiveTier,
+    /// The last slots did not raise what is done: the disk is the limit, or something else that tasks share.
+    Throughput,
+    /// The CPUs have no time to spare.
+    Compute,
+}
+
+impl Shaper {
+    /// Why no further passive slot opens; `None`: nothing keeps it from opening, a slot is free, the node
+    /// drains, or it is not known yet.
+    pub fn bound(&self) -> Option<Bound> {
+        self.bound.filter(|_| self.is_full() && !self.draining())
+    }
+
+    /// What keeps slots closed whatever the CPUs do.
+    pub(super) fn bound_by_state(&self) -> Option<Bound> {
+        if !self.policy.expand {
+            Some(Bound::Off)
+        } else if self.holding() {
+            Some(Bound::Memory)
+        } else if self.room() == 0 {
+            Some(Bound::Max)
+        } else if self.backs_off() {
+            Some(Bound::ActiveTier)
+        } else if self.probe.owed() > 0 {
+            Some(Bound::Throughput)
+        } else {
+            None
+        }
+    }
+
+    /// The same on CPUs that were used so; `wanted`: the slots that these could carry.
+    pub(super) fn bound_by_cpu(&self, cpu: &CpuShares, wanted: u32) -> Option<Bound> {
+        if wanted > 0 {
+            // They were wanted and did not open.
+            Some(Bound::Memory)
+        } else if self.probe.is_trying() {
+            // The trial decides.
+            None
+        } else if self.probe.is_paused() && !cpu.saturated(self.policy.cpu_saturation) {
+            Some(Bound::Throughput)
+        } else {
+            Some(Bound::Compute)
+        }
+    }
+}
