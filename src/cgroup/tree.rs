@@ -508,6 +508,18 @@ impl TierTree {
         }
     }
 
+    /// Cleans up after a task: its own group goes, one in place gets its weights back.
+    ///
+    /// # Errors
+    /// As [`TierTree::remove`] and [`TierTree::release`].
+    pub fn clean_up(&self, group: &Group) -> Result<(), CgroupError> {
+        match group.record.attachment {
+            Attachment::Own => self.remove(group),
+            Attachment::InPlace => self.release(group).map(drop),
+            Attachment::None => Ok(()),
+        }
+    }
+
     /// Removes the root if lrsd made it and it is empty. The last call.
     pub fn close(&self) -> Result<(), CgroupError> {
         self.root().map_or(Ok(()), Root::close)
