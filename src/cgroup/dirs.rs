@@ -14,7 +14,7 @@ use cgroups_rs::fs::hierarchies::V1;
 
 use super::mounts::{Hierarchy, V1_CONTROLLERS};
 use super::obstacle::{self, Obstacle};
-use super::{CgroupError, GroupDirs, GroupRecord, Version, attach, files, members};
+use super::{Attachment, CgroupError, GroupDirs, GroupRecord, Version, files, walk};
 
 /// Makes `path` in every hierarchy; where it was there before, nothing is touched. Answers why there
 /// is no twin, where only that could not be made.
@@ -83,6 +83,26 @@ fn make_v1(
         )
 }
 
+/// The hierarchies in which the group is the task's: all for an own one, else the primary and
+/// those where the process was found under the same path.
+pub(super) fn in_use<'a>(
+    hierarchies: &'a [Hierarchy],
+    record: &'a GroupRecord,
+) -> impl Iterator<Item = &'a Hierarchy> {
+    hierarchies.iter().enumerate().filter_map(move |(index, hierarchy)| {
+        let same = || {
+            let mut origin = record.origin.iter();
+            origin.any(|(name, path)| *name == hierarchy.name && *path == record.path)
+        };
+        let used = match record.attachment {
+            Attachment::Own => !record.elsewhere.contains(&hierarchy.name),
+            Attachment::InPlace => index == 0 || same(),
+            Attachment::None => false,
+        };
+        used.then_some(hierarchy)
+    })
+}
+
 /// The directories of a group: those of the hierarchies in which it is the task's.
 pub(super) fn of_group(
     hierarchies: &[Hierarchy],
@@ -90,8 +110,7 @@ pub(super) fn of_group(
     record: &GroupRecord,
 ) -> GroupDirs {
     let with = |accepts: &dyn Fn(&Hierarchy) -> bool| {
-        let hierarchy =
-            members::in_use(hierarchies, record).find(|hierarchy| accepts(hierarchy))?;
+        let hierarchy = in_use(hierarchies, record).find(|hierarchy| accepts(hierarchy))?;
         Some(hierarchy.dir(&record.path))
     };
     match version {
@@ -176,14 +195,14 @@ pub(super) fn remove_group(dir: &Path) -> Result<(), CgroupError> {
     const TRIES: u32 = 5;
     let mut tries = 0;
     loop {
-        for child in attach::child_groups(dir)? {
+        for child in walk::child_groups(dir)? {
             remove_group(&child)?;
         }
         match std::fs::remove_dir(dir) {
             Ok(()) => return Ok(()),
             Err(error) if files::is_gone(&error) => return Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
-                if !attach::processes_below(dir)?.is_empty() {
+                if !walk::processes_below(dir)?.is_empty() {
                     return Err(files::failed("remove", dir, None, error));
                 }
                 tries += 1;
@@ -191,5 +210,49 @@ pub(super) fn remove_group(dir: &Path) -> Result<(), CgroupError> {
             }
             Err(error) => return Err(files::failed("remove", dir, None, error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::mounts::{Mounts, UNIFIED};
+
+    fn record(attachment: Attachment, path: &str) -> GroupRecord {
+        GroupRecord {
+            attachment,
+            path: path.to_owned(),
+            inode: 1,
+            origin: Default::default(),
+            found: Vec::new(),
+            elsewhere: Vec::new(),
+            for_member: false,
+        }
+    }
+
+    #[test]
+    fn a_foreign_group_is_used_only_where_its_path_is_the_same() {
+        let mounts = Mounts::parse(b"1 1 0:2 / /c/unified rw - cgroup2 cgroup2 rw\n");
+        let unified = mounts.unified().unwrap();
+        let cpu = Hierarchy {
+            name: "cpu".to_owned(),
+            controllers: vec!["cpu".to_owned()],
+            mount: unified.mount.clone(),
+        };
+        let all = [cpu, unified];
+        let names = |record: &GroupRecord| -> Vec<String> {
+            in_use(&all, record).map(|hierarchy| hierarchy.name.clone()).collect()
+        };
+        let mut own = record(Attachment::Own, "/lrs/a");
+        assert_eq!(names(&own), ["cpu", UNIFIED]);
+        own.elsewhere = vec![UNIFIED.to_owned()];
+        assert_eq!(names(&own), ["cpu"], "another manager's there");
+        assert_eq!(names(&record(Attachment::None, "/lrs/a")), Vec::<String>::new());
+        let mut foreign = record(Attachment::InPlace, "/unit");
+        assert_eq!(names(&foreign), ["cpu"]);
+        foreign.origin = [(UNIFIED.to_owned(), "/".to_owned())].into();
+        assert_eq!(names(&foreign), ["cpu"]);
+        foreign.origin = [(UNIFIED.to_owned(), "/unit".to_owned())].into();
+        assert_eq!(names(&foreign), ["cpu", UNIFIED]);
     }
 }

@@ -10,12 +10,12 @@
 //! admitted: BFQ loaded later is without it.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::knob::{self, CpuKnobs, Knob};
-use super::open::{Layout, Root};
+use super::layout::Layout;
+use super::open::Root;
 use super::probe::{self, IoFacts};
-use super::tree::TierTree;
 use super::{Capabilities, DiskTiers, Effects, IoFinding, IoKnob, Version};
 
 /// [`Effects`] as they are used, and what clients read of them.
@@ -56,33 +56,17 @@ impl Present {
         Present { effects, capabilities, table, base, cpu }
     }
 
+    /// The same by other effects.
+    pub(super) fn with(&self, effects: Effects) -> Present {
+        Present::new(self.base.clone(), self.cpu, effects)
+    }
+
     pub(super) fn table(&self) -> &[Box<dyn Knob>] {
         &self.table
     }
 
     pub(super) fn knobs(&self) -> &[IoKnob] {
         &self.effects.io.knobs
-    }
-}
-
-impl TierTree {
-    pub(super) fn present(&self) -> Arc<Present> {
-        Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Reads the node anew. `None`: all is as it was.
-    pub fn look_again(&self) -> Option<Effects> {
-        let found = read(self.root()?, self.disk_tiers);
-        (found != self.present().effects).then_some(found)
-    }
-
-    /// Goes by `effects` from now on. Answers whether tasks have to be given their tiers anew: other
-    /// files make them. Nothing may read weights meanwhile.
-    pub fn adopt(&self, effects: Effects) -> bool {
-        let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);
-        let differ = present.knobs() != effects.io.knobs;
-        *present = Arc::new(Present::new(present.base.clone(), present.cpu, effects));
-        differ
     }
 }
 

@@ -10,9 +10,10 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::attach::{BUDGET, Deadline, Intake, Mover, processes_below, refused_move};
 use super::mounts::Hierarchy;
+use super::mover::{BUDGET, Deadline, Intake, Mover, refused_move};
 use super::process::{Stat, is_within};
+use super::walk::processes_below;
 use super::{CgroupError, files};
 use crate::units::Pid;
 

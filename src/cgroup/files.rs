@@ -57,6 +57,14 @@ pub(super) fn write_value(path: &Path, value: &str) -> Result<(), CgroupError> {
     write_raw(path, value).map_err(|error| failed("write", path, Some(value), error))
 }
 
+/// Makes the number in `path` `value`, unless it is.
+pub(super) fn write_number(path: &Path, value: u64) -> Result<(), CgroupError> {
+    if read_number(path)? == value {
+        return Ok(());
+    }
+    write_value(path, &value.to_string())
+}
+
 /// Like [`write_value`] with the bare error, for callers that sort errors by kind.
 pub(super) fn write_raw(path: &Path, value: &str) -> io::Result<()> {
     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -71,6 +79,11 @@ pub(super) fn write_raw(path: &Path, value: &str) -> io::Result<()> {
 /// The whole text of a list file.
 pub(super) fn read_text(path: &Path) -> Result<String, CgroupError> {
     std::fs::read_to_string(path).map_err(|error| failed("read", path, None, error))
+}
+
+/// Whether `word` is among the words of a list file.
+pub(super) fn has_word(text: &str, word: &str) -> bool {
+    text.split_ascii_whitespace().any(|found| found == word)
 }
 
 /// A group or process went away between two steps: ENOENT from the path, ENODEV from a

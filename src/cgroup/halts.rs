@@ -12,57 +12,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::attach::{child_groups, processes_below};
 use super::mounts::{Hierarchy, UNIFIED};
-use super::open::Root;
-use super::tree::TierTree;
-use super::{Attachment, CgroupError, Group, files, give_back, members};
+use super::walk::{child_groups, processes_below};
+use super::{Attachment, CgroupError, Group, files};
 use crate::core::task::Halt;
 use crate::kernfs::process::{Stat, proc_file, read_proc};
 use crate::units::ProcessRef;
 
 /// Threads looked at of one task; beyond, it counts as running.
 const MOST_THREADS: usize = 4096;
-
-impl TierTree {
-    /// What others did to the group, so that nothing in it can run. What LRS froze counts too.
-    pub fn halt(
-        &self,
-        group: &Group,
-        main: Option<ProcessRef>,
-    ) -> Result<Option<Halt>, CgroupError> {
-        if group.record.attachment == Attachment::None {
-            return Ok(None);
-        }
-        of(&self.layout().hierarchies, group, main)
-    }
-
-    /// The file by which the root, or a group above it, is frozen.
-    pub fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {
-        let Some(Root { layout, .. }) = self.root() else { return Ok(None) };
-        frozen_upwards(&layout.hierarchies, &layout.path)
-    }
-
-    /// As [`TierTree::release`] for a task; one that is stopped stays where it is, too.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn release_task(&self, group: &Group) -> Result<Option<Halt>, CgroupError> {
-        if let Some(halt) = self.halt_inside(group)? {
-            give_back::neutralise(group)?;
-            return Ok(Some(halt));
-        }
-        self.release(group)
-    }
-
-    /// What others did to the processes of an own group; in an empty one is nothing that a move would thaw.
-    pub(super) fn halt_inside(&self, group: &Group) -> Result<Option<Halt>, CgroupError> {
-        if group.record.attachment != Attachment::Own || members::processes(group)?.is_empty() {
-            return Ok(None);
-        }
-        self.halt(group, None)
-    }
-}
 
 /// Whether all of the group is halted. `main` is looked at first, since it runs as a rule.
 pub(super) fn of(

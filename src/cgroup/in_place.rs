@@ -21,10 +21,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::attach::Mover;
 use super::dirs::{self, inode};
 use super::knob::cpu_idle::FILE as CPU_IDLE;
 use super::knob::{self, Part, cpu_weight};
+use super::mover::Mover;
 use super::process::{Membership, is_within};
 use super::{Attachment, CgroupError, Group, GroupRecord, Version, WeightPlan, disk_lines, files};
 pub(super) use crate::core::weights::found_number;

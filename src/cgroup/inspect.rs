@@ -15,9 +15,7 @@ use std::path::Path;
 
 use super::knob::{Content, Knob, by_path, thread_priority};
 use super::tree::TierTree;
-use super::{
-    Attachment, CgroupError, Drift, Group, IoKnob, KernelView, WeightPlan, files, members,
-};
+use super::{Attachment, CgroupError, Drift, Group, IoKnob, KernelView, WeightPlan, dirs, files};
 use crate::core::model::{Level, Tier};
 use crate::kernfs::files::{Descriptors, KeptFile};
 
@@ -85,7 +83,7 @@ impl TierTree {
             Some(KeptFile::new(dir.join("cgroup.threads")))
         };
         let by_v1 = || {
-            let freezer = members::in_use(&self.layout().hierarchies, &group.record)
+            let freezer = dirs::in_use(&self.layout().hierarchies, &group.record)
                 .find(|hierarchy| hierarchy.has("freezer"))?;
             Some(freezer.dir(&group.record.path).join(FREEZER_STATE))
         };

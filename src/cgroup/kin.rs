@@ -20,7 +20,7 @@ use std::fs;
 
 use nix::errno::Errno;
 
-use super::attach::{Deadline, Intake, Mover, Step};
+use super::mover::{Deadline, Intake, Mover, Step};
 use super::process::{self, Stat};
 use super::{CgroupError, Kin, files};
 use crate::units::Pid;

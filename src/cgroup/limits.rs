@@ -14,8 +14,8 @@
 
 use std::path::Path;
 
-use super::attach::Mover;
 use super::mounts::Hierarchy;
+use super::mover::Mover;
 use super::process::{Membership, is_within};
 use super::{CgroupError, Origin, files};
 use crate::units::ProcessRef;

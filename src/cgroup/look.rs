@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::attach::Mover;
+use super::layout::Layout;
 use super::mounts::{Hierarchy, Mounts};
-use super::open::{Layout, Root};
+use super::mover::Mover;
+use super::open::Root;
 use super::process::Membership;
 use super::tree::TierTree;
 use super::{
     Attachment, CgroupError, Group, Members, MemoryGroups, Origin, Position, Surroundings, cpus,
-    dirs, limits, members, owner, surroundings,
+    dirs, halts, limits, members, owner, surroundings,
 };
+use crate::core::task::Halt;
 use crate::sample::QuotaDirs;
 use crate::units::{Pid, ProcessRef};
 
@@ -28,6 +30,24 @@ impl TierTree {
             paths: membership.paths().map(str::to_owned).collect(),
             task: self.root().and_then(|_| self.mover().task_at(&membership)),
         })
+    }
+
+    /// What others did to the group, so that nothing in it can run. What LRS froze counts too.
+    pub fn halt(
+        &self,
+        group: &Group,
+        main: Option<ProcessRef>,
+    ) -> Result<Option<Halt>, CgroupError> {
+        if group.record.attachment == Attachment::None {
+            return Ok(None);
+        }
+        halts::of(&self.layout().hierarchies, group, main)
+    }
+
+    /// The file by which the root, or a group above it, is frozen.
+    pub fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {
+        let Some(Root { layout, .. }) = self.root() else { return Ok(None) };
+        halts::frozen_upwards(&layout.hierarchies, &layout.path)
     }
 
     /// Why only root may have `process` moved, and `lrsctl run` does not leave

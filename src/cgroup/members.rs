@@ -5,32 +5,13 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::attach::{processes_below, processes_below_except};
+use super::dirs::in_use;
 use super::mounts::{Hierarchy, UNIFIED};
 use super::process::{Membership, Stat, is_within};
+use super::walk::{processes_below, processes_below_except};
 use super::{Attachment, CgroupError, Group, GroupRecord, dirs, files};
 use crate::kernfs::name;
 use crate::units::{Pid, ProcessRef};
-
-/// The hierarchies in which the group is the task's: all for an own one, else the primary and
-/// those where the process was found under the same path.
-pub(super) fn in_use<'a>(
-    hierarchies: &'a [Hierarchy],
-    record: &'a GroupRecord,
-) -> impl Iterator<Item = &'a Hierarchy> {
-    hierarchies.iter().enumerate().filter_map(move |(index, hierarchy)| {
-        let same = || {
-            let mut origin = record.origin.iter();
-            origin.any(|(name, path)| *name == hierarchy.name && *path == record.path)
-        };
-        let used = match record.attachment {
-            Attachment::Own => !record.elsewhere.contains(&hierarchy.name),
-            Attachment::InPlace => index == 0 || same(),
-            Attachment::None => false,
-        };
-        used.then_some(hierarchy)
-    })
-}
 
 /// See [`super::TierTree::holds`].
 pub(super) fn holds(
@@ -155,48 +136,4 @@ pub(super) fn processes_except(
         }
         excepted(&path)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cgroup::mounts::Mounts;
-
-    fn record(attachment: Attachment, path: &str) -> GroupRecord {
-        GroupRecord {
-            attachment,
-            path: path.to_owned(),
-            inode: 1,
-            origin: Default::default(),
-            found: Vec::new(),
-            elsewhere: Vec::new(),
-            for_member: false,
-        }
-    }
-
-    #[test]
-    fn a_foreign_group_is_used_only_where_its_path_is_the_same() {
-        let mounts = Mounts::parse(b"1 1 0:2 / /c/unified rw - cgroup2 cgroup2 rw\n");
-        let unified = mounts.unified().unwrap();
-        let cpu = Hierarchy {
-            name: "cpu".to_owned(),
-            controllers: vec!["cpu".to_owned()],
-            mount: unified.mount.clone(),
-        };
-        let all = [cpu, unified];
-        let names = |record: &GroupRecord| -> Vec<String> {
-            in_use(&all, record).map(|hierarchy| hierarchy.name.clone()).collect()
-        };
-        let mut own = record(Attachment::Own, "/lrs/a");
-        assert_eq!(names(&own), ["cpu", UNIFIED]);
-        own.elsewhere = vec![UNIFIED.to_owned()];
-        assert_eq!(names(&own), ["cpu"], "another manager's there");
-        assert_eq!(names(&record(Attachment::None, "/lrs/a")), Vec::<String>::new());
-        let mut foreign = record(Attachment::InPlace, "/unit");
-        assert_eq!(names(&foreign), ["cpu"]);
-        foreign.origin = [(UNIFIED.to_owned(), "/".to_owned())].into();
-        assert_eq!(names(&foreign), ["cpu"]);
-        foreign.origin = [(UNIFIED.to_owned(), "/unit".to_owned())].into();
-        assert_eq!(names(&foreign), ["cpu", UNIFIED]);
-    }
 }

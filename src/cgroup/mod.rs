@@ -7,13 +7,16 @@
 //! | file | job |
 //! |---|---|
 //! | `mounts` | which hierarchies there are |
-//! | `open`, `lock` | choosing one, making the root, controllers, one daemon a root |
+//! | `layout` | which of them are used, and where the root is |
+//! | `open`, `lock` | making the root, controllers, one daemon a root |
 //! | `probe` | what the kernel and the disks can do, with reasons |
-//! | `effects` | the same read anew while the daemon runs |
-//! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
+//! | `effects` | what of that makes tiers at present |
+//! | `tree`, `tiers`, `release` | [`TierTree`] on the kernel's files; what a tier is in them; tasks given back |
 //! | `look` | what it answers of processes and groups without writing |
 //! | `inspect` | the look at every group's weights, every few cycles |
-//! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
+//! | `process`, `mover` | identity and kind of a process; moving one |
+//! | `attach`, `evacuate` | moving it and its descendants, and back |
+//! | `walk`, `dirs` | groups below a group; making and removing those of a task |
 //! | `knob` | the files that make a tier, one module for each; thread priorities; the freezer |
 //! | `in_place`, `limits` | groups of others; limits a move escapes |
 //! | `surroundings` | who holds a process: none, a unit of systemd's, or another manager |
@@ -25,6 +28,7 @@
 //! | `observe` | what [`TierTree`] answers where nothing is written |
 //! | `halts` | what others froze or stopped |
 //! | `disk_lines` | weights of single devices, kept for the owner |
+//! | `neutral` | the values of a new group |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
 //! **One directory for v1, v2 and hybrid.** A task has the same path in every hierarchy in use; the
@@ -65,13 +69,16 @@ mod in_place;
 mod inspect;
 mod kin;
 mod knob;
+mod layout;
 mod limits;
 mod lock;
 mod look;
 mod members;
 mod memory;
 pub(crate) mod mounts;
+mod mover;
 mod name;
+mod neutral;
 mod observe;
 pub(crate) mod obstacle;
 mod open;
@@ -79,11 +86,13 @@ mod owner;
 pub mod probe;
 mod process;
 mod quota;
+mod release;
 mod scope;
 mod surroundings;
 mod tiers;
 mod tree;
 mod trial;
+mod walk;
 mod whereabouts;
 
 pub use give_back::RecordedGroups;
@@ -131,7 +140,7 @@ pub struct Preview {
 /// # Errors
 /// `Unsupported` when no hierarchy fits `settings`; the text says what to do.
 pub fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
-    open::preview(settings)
+    layout::preview(settings)
 }
 
 /// The tree of observe mode: no writes, attachment `none`.

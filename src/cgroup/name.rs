@@ -4,7 +4,12 @@
 //! Only the id means anything to LRS. What follows is for people, and a name LRS cannot spell
 //! in a path is spelled with dashes.
 
+use std::path::Path;
+
 use crate::core::model::{Label, TaskId};
+
+/// Name of the group in the root in which an admission is tried ([`super::trial`]).
+pub(super) const TRIAL: &str = "trial";
 
 /// Longest readable part, in bytes: the id of a YARN container has room. Paths of groups stay well
 /// below any limit.
@@ -25,6 +30,11 @@ pub(super) fn of(id: TaskId, label: Option<&Label>) -> String {
 pub(super) fn task(name: &str) -> Option<TaskId> {
     let id = name.split_once('.').map_or(name, |(id, _)| id);
     id.parse().ok()
+}
+
+/// The task a group directory belongs to, by its name.
+pub(super) fn task_at(group: &Path) -> Option<TaskId> {
+    task(group.file_name()?.to_str()?)
 }
 
 /// The group of a task in which the group at `path` is, or that it is.

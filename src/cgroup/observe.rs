@@ -5,18 +5,18 @@
 //! pidfd alone.
 
 use super::effects::Present;
-use super::open::Layout;
-use super::tree::{State, TierTree};
+use super::layout::Layout;
+use super::tree::{State, TierTree, booked};
 use super::{
-    Attachment, Capabilities, CgroupError, CpuTiers, Effects, Group, GroupDirs, GroupRecord,
-    IoFinding, IoTiers, Origin, TreeSettings, Version, dirs, in_place, open,
+    Attachment, Capabilities, CgroupError, CpuTiers, Effects, Group, GroupRecord, IoFinding,
+    IoTiers, TreeSettings, Version, dirs, in_place, layout,
 };
 use crate::units::ProcessRef;
 
 impl TierTree {
     /// One that only looks.
     pub(super) fn observe(settings: &TreeSettings) -> TierTree {
-        let (version, hierarchies, found) = match open::hierarchies(settings) {
+        let (version, hierarchies, found) = match layout::hierarchies(settings) {
             Ok((Version::V1, all)) => (Some(Version::V1), all, "cgroup v1 is mounted"),
             Ok((Version::V2, all)) => (Some(Version::V2), all, "cgroup v2 is mounted"),
             Err(_) => {
@@ -66,20 +66,6 @@ impl TierTree {
         }
         Ok(group)
     }
-}
-
-/// A group of which there is a record alone.
-pub(super) fn booked(path: String, inode: u64) -> Group {
-    let record = GroupRecord {
-        attachment: Attachment::None,
-        path,
-        inode,
-        elsewhere: Vec::new(),
-        for_member: false,
-        origin: Origin::default(),
-        found: Vec::new(),
-    };
-    Group { record, dirs: GroupDirs::default() }
 }
 
 #[cfg(test)]

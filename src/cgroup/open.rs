@@ -1,6 +1,6 @@
-//! Choosing a hierarchy and making the root fit for task groups.
+//! Making the root fit for task groups, in the hierarchies that [`super::layout`] chooses.
 //!
-//! v2 is taken where its cpu controller is to be had, else v1. On v2 the controllers are
+//! On v2 the controllers are
 //! enabled from the mount down to the root, only those missing; they stay enabled when LRS
 //! stops, because others may use them by then.
 //!
@@ -15,51 +15,19 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::Access;
-
+use super::layout::{Layout, hierarchies, is_scope, root_path};
 use super::lock::{self, RootLock};
-use super::mounts::{self, Hierarchy, Mounts};
-use super::name;
+use super::mounts::Hierarchy;
+use super::name::{self, TRIAL};
 use super::obstacle;
-use super::process::Membership;
 use super::scope::{self, Scope};
-use super::trial::TRIAL;
 use super::whereabouts::OwnGroups;
-use super::{CgroupError, DiskTiers, Origin, Preview, TreeSettings, Version, attach, files};
+use super::{CgroupError, DiskTiers, Origin, TreeSettings, Version, files, walk};
 use crate::core::model::TaskId;
 use crate::units::Pid;
 
-/// `cgroup.root = "auto"`.
-pub(super) const AUTO_ROOT: &str = "lrs";
-
 /// Name of the leaf lrsd moves itself into.
 const LEAF: &str = "lrsd";
-
-/// Where groups of tasks are.
-#[derive(Debug)]
-pub(super) struct Layout {
-    pub(super) version: Version,
-    /// Of the root, with a leading slash.
-    pub(super) path: String,
-    /// Primary first. Of a node that is only observed there may be none.
-    pub(super) hierarchies: Vec<Hierarchy>,
-    /// Whether systemd owns the root.
-    pub(super) is_scope: bool,
-}
-
-impl Layout {
-    /// That of a root which is not opened: observe mode.
-    pub(super) fn observed(
-        settings: &TreeSettings,
-        version: Version,
-        hierarchies: Vec<Hierarchy>,
-    ) -> Layout {
-        let is_scope = is_scope(settings);
-        let auto = if is_scope { crate::systemd::SCOPE_PATH } else { AUTO_ROOT };
-        let path = settings.root.as_deref().unwrap_or(auto).trim_matches('/');
-        Layout { version, path: format!("/{path}"), hierarchies, is_scope }
-    }
-}
 
 /// The root, ready and locked.
 #[derive(Debug)]
@@ -102,7 +70,8 @@ impl Root {
         let scope = is_scope(settings).then(Scope::default);
         let is_scope = scope.is_some();
         let has_tasks = |dir: &Path| {
-            attach::child_groups(dir).map(|all| all.iter().any(|group| task_id(group).is_some()))
+            walk::child_groups(dir)
+                .map(|all| all.iter().any(|group| name::task_at(group).is_some()))
         };
         let takes_over = recorded || has_tasks(&hierarchies[0].dir(&path))?;
         let mut warnings = Vec::new();
@@ -183,7 +152,7 @@ impl Root {
         for dir in self.chain() {
             for controller in &self.controllers {
                 let file = dir.join("cgroup.subtree_control");
-                if !has_word(&files::read_text(&file)?, controller) {
+                if !files::has_word(&files::read_text(&file)?, controller) {
                     let value = format!("+{controller}");
                     files::write_raw(&file, &value)
                         .map_err(|error| enabling_failed(&file, &value, error))?;
@@ -284,10 +253,10 @@ impl Root {
         is_root: bool,
     ) -> Result<(), CgroupError> {
         let file = dir.join("cgroup.subtree_control");
-        if has_word(&files::read_text(&file)?, controller) {
+        if files::has_word(&files::read_text(&file)?, controller) {
             return Ok(());
         }
-        if !has_word(&files::read_text(&dir.join("cgroup.controllers"))?, controller) {
+        if !files::has_word(&files::read_text(&dir.join("cgroup.controllers"))?, controller) {
             return Err(CgroupError::Unsupported(format!(
                 "the {controller} controller is not available in {}; enable it in the parent's \
                  cgroup.subtree_control, or set daemon.mode = \"observe\"",
@@ -318,11 +287,12 @@ impl Root {
     /// Foreign groups and processes in the root, and leftovers of a creation cut short.
     fn look_around(&mut self) -> Result<(), CgroupError> {
         let dir = self.dir();
-        let groups = attach::child_groups(&dir)?;
-        let tasks: HashSet<TaskId> = groups.iter().filter_map(|group| task_id(group)).collect();
+        let groups = walk::child_groups(&dir)?;
+        let tasks: HashSet<TaskId> =
+            groups.iter().filter_map(|group| name::task_at(group)).collect();
         let foreign: Vec<PathBuf> = groups
             .into_iter()
-            .filter(|group| task_id(group).is_none())
+            .filter(|group| name::task_at(group).is_none())
             .filter(|group| !group.ends_with(lock::LOCK) && !group.ends_with(TRIAL))
             .filter(|group| !(self.layout.is_scope && group.ends_with(scope::LEAF)))
             .collect();
@@ -346,8 +316,8 @@ impl Root {
             ));
         }
         for hierarchy in &self.layout.hierarchies[1..] {
-            for group in attach::child_groups(&hierarchy.dir(&self.layout.path))? {
-                if task_id(&group).is_none_or(|id| tasks.contains(&id)) {
+            for group in walk::child_groups(&hierarchy.dir(&self.layout.path))? {
+                if name::task_at(&group).is_none_or(|id| tasks.contains(&id)) {
                     continue;
                 }
                 if let Err(error) = std::fs::remove_dir(&group) {
@@ -395,50 +365,6 @@ impl Leaf {
     }
 }
 
-/// See [`super::preview`].
-pub(super) fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
-    let (version, primary) = choose(settings, &Mounts::read()?)?;
-    let root = primary.dir(&root_path(settings, &primary)?);
-    // Writing in the nearest ancestor that is there is what making the root needs.
-    let nearest = root.ancestors().find(|dir| dir.exists()).unwrap_or(&primary.mount.point);
-    let obstacle = rustix::fs::access(nearest, Access::WRITE_OK).err();
-    let obstacle = obstacle.map(|errno| obstacle::unusable(nearest, &errno.into()).to_string());
-    Ok(Preview { version, root, obstacle })
-}
-
-/// The version and the hierarchies to use, primary first.
-pub(super) fn hierarchies(
-    settings: &TreeSettings,
-) -> Result<(Version, Vec<Hierarchy>), CgroupError> {
-    let mounts = Mounts::read()?;
-    let (version, primary) = choose(settings, &mounts)?;
-    let mut hierarchies = vec![primary];
-    if version == Version::V1 {
-        hierarchies.extend(other_v1_hierarchies(&mounts));
-    }
-    Ok((version, hierarchies))
-}
-
-/// The version and its primary hierarchy.
-fn choose(settings: &TreeSettings, mounts: &Mounts) -> Result<(Version, Hierarchy), CgroupError> {
-    let unified = mounts.unified();
-    let v1 = mounts.v1().into_iter().find(|hierarchy| hierarchy.has("cpu"));
-    let has_cpu = |hierarchy: &Hierarchy| {
-        // Not readable counts as not available: opening it says why.
-        files::read_text(&hierarchy.dir("cgroup.controllers"))
-            .is_ok_and(|text| has_word(&text, "cpu"))
-    };
-    let v2_has_cpu = unified.as_ref().is_some_and(has_cpu);
-    match (mounts::carrier(settings.version, v2_has_cpu, v1.is_some()), unified, v1) {
-        (Some(Version::V2), Some(unified), _) => Ok((Version::V2, unified)),
-        (Some(Version::V1), _, Some(v1)) => Ok((Version::V1, v1)),
-        (_, unified, _) => {
-            let unified = unified.as_ref().map(|unified| unified.mount.point.as_path());
-            Err(obstacle::no_cpu(settings.version, unified).into())
-        }
-    }
-}
-
 /// Whether groups below the root at `path` take processes: that of cgroup2 may be threaded.
 fn takes_processes(hierarchy: &Hierarchy, path: &str) -> Result<(), CgroupError> {
     if hierarchy.is_unified() {
@@ -451,40 +377,6 @@ fn takes_processes(hierarchy: &Hierarchy, path: &str) -> Result<(), CgroupError>
 /// A hierarchy that tasks can do without, and why they do.
 fn not_used(hierarchy: &Hierarchy, why: &dyn std::fmt::Display) -> String {
     format!("tasks get no group in {}: {why}", hierarchy.mount.point.display())
-}
-
-/// Whether tasks live in systemd's scope: the service does so unless the configuration forbids it;
-/// a daemon started by hand on the same machine has nothing to do with it.
-fn is_scope(settings: &TreeSettings) -> bool {
-    settings.root.is_none() && crate::systemd::started_this_process()
-}
-
-/// The root's path below the mount. "auto": systemd's scope if systemd started this daemon;
-/// else `lrs`, below this daemon's own group where that
-/// may be written and the mount may not (a delegated subtree).
-fn root_path(settings: &TreeSettings, primary: &Hierarchy) -> Result<String, CgroupError> {
-    if let Some(path) = &settings.root {
-        return Ok(path.trim_matches('/').to_owned());
-    }
-    if is_scope(settings) {
-        return Ok(crate::systemd::SCOPE_PATH.to_owned());
-    }
-    let writable = |dir: &Path| rustix::fs::access(dir, Access::WRITE_OK).is_ok();
-    if primary.is_unified() && !writable(&primary.mount.point) {
-        let membership = Membership::own()?;
-        let own = membership.path_in(primary).filter(|path| writable(&primary.dir(path)));
-        if let Some(own) = own {
-            return Ok(format!("{own}/{AUTO_ROOT}").trim_matches('/').to_owned());
-        }
-    }
-    Ok(AUTO_ROOT.to_owned())
-}
-
-/// The other v1 hierarchies LRS uses, systemd's, and the twin.
-fn other_v1_hierarchies(mounts: &Mounts) -> impl Iterator<Item = Hierarchy> {
-    let systemd_runs = crate::systemd::is_running();
-    let v1 = mounts.v1().into_iter().skip(1);
-    v1.chain(mounts.systemd().filter(|_| systemd_runs)).chain(mounts.unified())
 }
 
 impl Ownership {
@@ -558,15 +450,6 @@ fn wanted(settings: &TreeSettings) -> Vec<&'static str> {
 /// Every group but the real root one, which alone has no `cgroup.type`.
 fn has_rule_of_leaves(dir: &Path) -> bool {
     dir.join("cgroup.type").exists()
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    text.split_ascii_whitespace().any(|found| found == word)
-}
-
-/// The task a group directory belongs to, by its name.
-pub(super) fn task_id(group: &Path) -> Option<TaskId> {
-    name::task(group.file_name()?.to_str()?)
 }
 
 fn group_name(group: &Path) -> String {

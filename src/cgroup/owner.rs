@@ -26,8 +26,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::attach::child_groups;
 use super::process::{Pinned, proc_file, vanished};
+use super::walk::child_groups;
 use super::{CgroupError, Group, denied, files};
 use crate::kernfs::parse::{number, status_field};
 use crate::kernfs::process::read_proc;

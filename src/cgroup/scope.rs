@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::mounts::{Hierarchy, SYSTEMD, UNIFIED};
-use super::{CgroupError, attach, dirs, files};
+use super::{CgroupError, dirs, files, walk};
 use crate::clock;
 use crate::core::model::TaskId;
 use crate::systemd::anchor::Anchor;
@@ -348,7 +348,7 @@ fn clear(hierarchies: &[Hierarchy]) -> Result<(), CgroupError> {
 /// Whether processes other than `anchor` are in the scope: then it is not going away.
 fn has_others(hierarchies: &[Hierarchy], anchor: Pid) -> Result<bool, CgroupError> {
     for hierarchy in tracked(hierarchies) {
-        if attach::processes_below(&hierarchy.dir(PATH))?.iter().any(|pid| *pid != anchor) {
+        if walk::processes_below(&hierarchy.dir(PATH))?.iter().any(|pid| *pid != anchor) {
             return Ok(true);
         }
     }

@@ -17,9 +17,10 @@
 
 use std::path::Path;
 
-use super::attach::{Deadline, Mover, child_groups};
 use super::mounts::{Hierarchy, SYSTEMD};
+use super::mover::{Deadline, Mover};
 use super::process::{self, Membership, is_within};
+use super::walk::child_groups;
 use super::{CgroupError, HeldBy, Members, Surroundings, UnitPlace, files, scope};
 use crate::core::leaving::Manager;
 use crate::units::{Pid, ProcessRef};
@@ -246,7 +247,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let hierarchies = hybrid(top.path());
         let mover =
-            Mover { hierarchies: &hierarchies, root: "/lrs", budget: super::super::attach::BUDGET };
+            Mover { hierarchies: &hierarchies, root: "/lrs", budget: super::super::mover::BUDGET };
         let membership = Membership::parse(membership.as_bytes());
         let unit = systemd_runs.then(|| unit_of(&mover, &membership)).flatten();
         match held_by(&mover, &membership, unit.as_ref(), foreign_unit) {

@@ -4,14 +4,11 @@
 //! CPU first: that is what a promoted task waits for. I/O priorities of threads need a walk
 //! over the processes and are therefore not part of it ([`TierTree::reapply_io`]).
 
-use std::path::Path;
-
 use super::knob::{self, Ask, Comparison, Part, Value, Wish, by_path, cpu_idle};
 use super::open::Root;
 use super::tree::TierTree;
 use super::{
-    Attachment, CgroupError, Drift, Group, GroupDirs, GroupRecord, KernelView, WeightPlan, files,
-    in_place,
+    Attachment, CgroupError, Drift, Group, GroupDirs, GroupRecord, KernelView, WeightPlan, in_place,
 };
 use crate::core::model::Level;
 use crate::core::neighbours::RootWeight;
@@ -206,12 +203,4 @@ impl TierTree {
         }
         Ok(view)
     }
-}
-
-/// Makes the number in `path` `value`, unless it is.
-pub(super) fn write_number(path: &Path, value: u64) -> Result<(), CgroupError> {
-    if files::read_number(path)? == value {
-        return Ok(());
-    }
-    files::write_value(path, &value.to_string())
 }

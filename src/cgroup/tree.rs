@@ -1,5 +1,5 @@
-//! The tree of this node, on the kernel's own files: its root, and the groups of tasks made, found, given
-//! back.
+//! The tree of this node, on the kernel's own files: its root, and the groups of tasks made and found;
+//! [`super::release`] gives them back.
 //!
 //! One code path serves v1, v2 and hybrid machines: a task's group is the same path in every
 //! hierarchy in use, and the hierarchies differ only in the names and ranges of their weight
@@ -15,23 +15,19 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cgroups_rs::fs::hierarchies::V1;
 
-use super::IoKnob;
-use super::attach::{self, Mover};
 use super::effects::{self, Present};
-use super::knob::{Content, CpuKnobs, Knob, cpu_idle, cpu_weight, freezer, thread_priority};
+use super::knob::{Content, CpuKnobs, Knob, cpu_idle, cpu_weight, freezer};
+use super::layout::Layout;
 use super::mounts::{Hierarchy, UNIFIED};
-use super::open::{Layout, Root, task_id};
-use super::probe;
-use super::process::is_within;
-use super::tiers::write_number;
+use super::mover::{BUDGET, Mover};
+use super::open::Root;
 use super::{
-    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
-    GroupDirs, GroupRecord, IoTiers, KernelView, Kin, Origin, PassiveCpu, Reach, TreeSettings,
-    WeightPlan, dirs, files, give_back, in_place, members, name, observe, quota, scope,
+    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Effects,
+    Group, GroupDirs, GroupRecord, IoTiers, KernelView, Kin, Origin, PassiveCpu, Reach,
+    TreeSettings, WeightPlan, dirs, files, in_place, members, name, probe, quota, scope, walk,
 };
-use crate::core::model::{Label, TaskId, Tier};
+use crate::core::model::{Label, TaskId};
 use crate::core::neighbours::RootWeight;
-use crate::core::task::Halt;
 use crate::core::weights;
 use crate::units::ProcessRef;
 
@@ -147,7 +143,7 @@ impl TierTree {
 
     pub(super) fn mover(&self) -> Mover<'_> {
         let Layout { path, hierarchies, .. } = self.layout();
-        Mover { hierarchies, root: path, budget: attach::BUDGET }
+        Mover { hierarchies, root: path, budget: BUDGET }
     }
 
     pub(super) fn primary(&self) -> &Hierarchy {
@@ -208,22 +204,31 @@ impl TierTree {
         let dirs = dirs::of_group(hierarchies, *version, &record);
         Ok(Some(Group { record, dirs }))
     }
-
-    /// Whether the group the task came from is gone where systemd tracks it. On v1 a unit may
-    /// have none of its own in the other hierarchies.
-    fn is_homeless(&self, group: &Group) -> bool {
-        let gone = |hierarchy: &Hierarchy| {
-            let origin = group.record.origin.iter().find(|(name, _)| *name == hierarchy.name);
-            origin.is_none_or(|(_, path)| !hierarchy.dir(path).is_dir())
-        };
-        scope::tracked(&self.layout().hierarchies).any(gone)
-    }
 }
 
 impl TierTree {
     /// What this node can do now.
     pub fn capabilities(&self) -> Arc<Capabilities> {
         Arc::clone(&self.present().capabilities)
+    }
+
+    pub(super) fn present(&self) -> Arc<Present> {
+        Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the node anew. `None`: all is as it was.
+    pub fn look_again(&self) -> Option<Effects> {
+        let found = effects::read(self.root()?, self.disk_tiers);
+        (found != self.present().effects).then_some(found)
+    }
+
+    /// Goes by `effects` from now on. Answers whether tasks have to be given their tiers anew: other
+    /// files make them. Nothing may read weights meanwhile.
+    pub fn adopt(&self, effects: Effects) -> bool {
+        let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);
+        let differ = present.knobs() != effects.io.knobs;
+        *present = Arc::new(present.with(effects));
+        differ
     }
 
     /// What is worse than it could be, and what to do about it, one sentence each.
@@ -283,7 +288,7 @@ impl TierTree {
             return scope::set_weight(weight);
         }
         let scale = cpu_weight::scale(root.layout.version);
-        write_number(&root.dir().join(scale.file), scale.root(plan, self.root_weight))
+        files::write_number(&root.dir().join(scale.file), scale.root(plan, self.root_weight))
     }
 
     /// Whether the root had to be made anew since the last question: it needs its weight again.
@@ -299,7 +304,7 @@ impl TierTree {
         name: Option<&Label>,
         reach: Reach,
     ) -> Result<Group, CgroupError> {
-        let Some(root) = self.root() else { return Ok(observe::booked(String::new(), 0)) };
+        let Some(root) = self.root() else { return Ok(booked(String::new(), 0)) };
         let path = &root.layout.path;
         if root.restore()? {
             tracing::warn!(root = path, "the cgroup root was gone; made it anew");
@@ -358,8 +363,8 @@ impl TierTree {
         let Some(root) = self.root() else { return Ok(Vec::new()) };
         let path = &root.layout.path;
         let mut found = Vec::new();
-        for dir in attach::child_groups(&root.dir())? {
-            let Some(id) = task_id(&dir) else { continue };
+        for dir in walk::child_groups(&root.dir())? {
+            let Some(id) = name::task_at(&dir) else { continue };
             let name = dir.file_name().unwrap_or_default().to_string_lossy();
             if let Some(group) = self.own_group(format!("{path}/{name}"), Vec::new())? {
                 found.push((id, group));
@@ -405,7 +410,7 @@ impl TierTree {
                 // hierarchy in which the group was removed gets it again.
                 let again = !members::processes(group)?.is_empty();
                 if again {
-                    for hierarchy in members::in_use(&self.layout().hierarchies, &group.record) {
+                    for hierarchy in dirs::in_use(&self.layout().hierarchies, &group.record) {
                         dirs::make_if_missing(&hierarchy.dir(path))?;
                     }
                 }
@@ -453,80 +458,22 @@ impl TierTree {
         freezer::thaw(&self.layout().hierarchies, group)
     }
 
-    /// Gives the task back: own processes return to where they came from or to the root's
-    /// parent and the group is removed; in place gets the values found, except where its owner
-    /// has written another meanwhile.
-    ///
-    /// A move would thaw what others froze: such a group of LRS's own keeps its processes, with
-    /// neutral weights, and is to be removed when they have ended. Answers so.
-    ///
-    /// # Errors
-    /// `Refused` after two seconds with processes still in the group; those moved by then stay
-    /// out, and asked again it goes on.
-    pub fn release(&self, group: &Group) -> Result<Option<Halt>, CgroupError> {
-        let Some(root) = self.root().filter(|_| group.record.attachment != Attachment::None) else {
-            return Ok(None);
-        };
-        let Layout { path, hierarchies, .. } = &root.layout;
-        if let Some(Halt::Frozen) = self.halt_inside(group)? {
-            give_back::neutralise(group)?;
-            return Ok(Some(Halt::Frozen));
-        }
-        self.reapply_io(group, Tier::Active)?;
-        if group.record.attachment == Attachment::InPlace {
-            return self.restore(group).map(|()| None);
-        }
-        let home = |index: usize| -> Option<String> {
-            let name = &hierarchies[index].name;
-            let origin = group.record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
-            origin.map(|(_, path)| path.clone())
-        };
-        // Beside the services there are other limits than in a unit.
-        if is_within(&group.record.path, path)
-            && self.is_homeless(group)
-            && let Some(id) = task_id(Path::new(&group.record.path))
-        {
-            let processes = members::processes(group)?;
-            if !processes.is_empty() {
-                root.rehome(id, &group.record.origin, &processes);
-            }
-        }
-        // Those forked meanwhile, too, and all of them without systemd.
-        self.mover().evacuate(&group.record.path, attach::BUDGET, &home)?;
-        self.remove(group).map(|()| None)
-    }
-
-    /// Removes an empty own group. Fine when it is gone already.
-    pub fn remove(&self, group: &Group) -> Result<(), CgroupError> {
-        match group.record.attachment {
-            Attachment::Own if self.root().is_some() => {
-                dirs::remove_everywhere(&self.layout().hierarchies, &group.record.path)
-            }
-            Attachment::Own | Attachment::InPlace | Attachment::None => Ok(()),
-        }
-    }
-
     /// Removes the root if lrsd made it and it is empty. The last call.
     pub fn close(&self) -> Result<(), CgroupError> {
         self.root().map_or(Ok(()), Root::close)
     }
+}
 
-    /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made
-    /// that way; takes back what an earlier daemon with another `tiers.io` left in its threads
-    /// and files. Walks the processes: call it off the promotion path.
-    pub fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
-        let present = self.present();
-        let in_use = |file: &str| present.table().iter().any(|knob| knob.file() == file);
-        match group.record.attachment {
-            Attachment::None => return Ok(()),
-            Attachment::InPlace => return self.restore_disk(group, in_use),
-            Attachment::Own => {}
-        }
-        if let Some(dir) = &group.dirs.io {
-            give_back::neutralise_disk(dir, in_use)?;
-        }
-        let by_thread = present.knobs().contains(&IoKnob::ThreadPriority);
-        let tier = if by_thread { tier } else { Tier::Active };
-        thread_priority::apply(&self.processes(group)?, tier).map(drop)
-    }
+/// A group of which there is a record alone.
+pub(super) fn booked(path: String, inode: u64) -> Group {
+    let record = GroupRecord {
+        attachment: Attachment::None,
+        path,
+        inode,
+        elsewhere: Vec::new(),
+        for_member: false,
+        origin: Origin::default(),
+        found: Vec::new(),
+    };
+    Group { record, dirs: GroupDirs::default() }
 }

@@ -11,15 +11,13 @@
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use super::open::Layout;
+use super::layout::Layout;
+use super::name::TRIAL;
 use super::process::Stat;
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Conditions, Group, Kin, Reach, WeightPlan, dirs, files};
 use crate::core::model::Tier;
 use crate::units::{Pid, ProcessRef};
-
-/// Name of its group in the root.
-pub(super) const TRIAL: &str = "trial";
 
 /// Any will do: the files are the same.
 const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 1, passive_max: 1 };

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use lrs_api::client::{self, ANSWER_TIMEOUT, ConnectError, Connection, Endpoint};
+use lrs_api::client::{self, ANSWER_TIMEOUT, ConnectError, Connection, Endpoint, every_page};
 use tonic::transport::Channel;
 
 use super::failure::{Failure, Purpose, from_status};
 use super::output::say;
+use crate::proto;
 
 /// After so long without an answer a command says that it waits: silence looks like a fault of
 /// the command.
@@ -102,4 +103,17 @@ fn seconds(duration: Duration) -> f64 {
 pub(super) fn no_answer(after: Duration) -> Failure {
     Failure::unreachable(format!("lrsd did not answer within {} s", seconds(after)))
         .hint("it is stopped or stuck; its log (journalctl -u lrsd) may say why")
+}
+
+/// All pages of ListHistory.
+pub(super) async fn ended_tasks(
+    lrsd: Connection,
+    asked: proto::ListHistoryRequest,
+) -> Result<Vec<proto::EndedTask>, tonic::Status> {
+    every_page(async |page_token| {
+        let asked = proto::ListHistoryRequest { page_token, ..asked.clone() };
+        let page = lrsd.clone().list_history(asked).await?.into_inner();
+        Ok((page.tasks, page.next_page_token))
+    })
+    .await
 }

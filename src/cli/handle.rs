@@ -8,10 +8,9 @@
 use lrs_api::client::{Connection, all_tasks};
 use tonic::{Code, Status};
 
+use super::client::ended_tasks;
 use super::output::printable;
-use super::queue::is_queued;
-use super::read::ended_tasks;
-use crate::core::model::TaskId;
+use crate::core::model::{ReservationId, TaskId, WaiterId};
 use crate::proto::{ListHistoryRequest, Task};
 
 /// Asks with `word` as an id, and where lrsd knows none such, with the id of the task that it stands
@@ -77,6 +76,11 @@ pub(super) fn refers_to(word: &str, id: &str, name: Option<&str>) -> bool {
 /// Whether `word` has the form of an id, of a task or of something in the queue.
 pub(super) fn is_id(word: &str) -> bool {
     word.parse::<TaskId>().is_ok() || is_queued(word)
+}
+
+/// Whether `word` has the form of an id of something in the queue.
+pub(super) fn is_queued(word: &str) -> bool {
+    word.parse::<WaiterId>().is_ok() || word.parse::<ReservationId>().is_ok()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use tokio::time::timeout;
 use super::args::{PriorityArgs, ReserveArgs};
 use super::client::{Lrsd, ask, connect, in_time, no_answer};
 use super::failure::{Failure, Purpose, from_status};
-use super::handle::with_id;
+use super::handle::{is_queued, with_id};
 use super::output::{Output, printable, say};
-use super::queue::{id_of, is_queued};
+use super::queue::id_of;
 use super::values::{Patience, millis};
 use crate::proto;
 

@@ -79,7 +79,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Status => read::status(lrsd, talk, out),
         Command::Tasks(args) => read::tasks(lrsd, &args, out),
         Command::Queue(args) => queue::queue(lrsd, &args, out),
-        Command::Task { id } if queue::is_queued(&id) => queue::one(lrsd, id, out),
+        Command::Task { id } if handle::is_queued(&id) => queue::one(lrsd, id, out),
         Command::Task { id } => read::task(lrsd, id, times, out),
         Command::Jobs { suits: false } => read::jobs(lrsd, out),
         Command::Jobs { suits: true } => read::suits(lrsd, out),

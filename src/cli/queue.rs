@@ -13,7 +13,6 @@ use super::handle::refers_to;
 use super::output::{Column, Columns, Output, printable, say};
 use super::show::{age, seconds_age, tier_word};
 use crate::clock;
-use crate::core::model::{ReservationId, WaiterId};
 use crate::proto::{ListQueueRequest, Queued};
 use crate::units::WallTime;
 use crate::wire::wall_time;
@@ -64,11 +63,6 @@ pub(super) async fn id_of(lrsd: Connection, word: &str) -> Result<Option<String>
             printable(word)
         ))),
     }
-}
-
-/// Whether `word` has the form of an id of something in the queue.
-pub(super) fn is_queued(word: &str) -> bool {
-    word.parse::<WaiterId>().is_ok() || word.parse::<ReservationId>().is_ok()
 }
 
 /// `lrsctl task ID` of something in the queue.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::args::{HistoryArgs, TasksArgs};
-use super::client::{Lrsd, ask};
+use super::client::{Lrsd, ask, ended_tasks};
 use super::failure::{Exit, Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Output, Talk, printable};
@@ -12,7 +12,7 @@ use super::show::when::Times;
 use crate::core::pace::hangs;
 use crate::units::WallTime;
 use crate::{clock, proto, wire};
-use lrs_api::client::{Connection, all_tasks, every_page};
+use lrs_api::client::{Connection, all_tasks};
 
 /// `lrsctl status`: exit 1 when the loop of lrsd hangs.
 pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Failure> {
@@ -105,19 +105,6 @@ pub(super) fn history(
     };
     let tasks = ask(lrsd, Purpose::Other, |lrsd| ended_tasks(lrsd, asked))?;
     if out.is_json() { out.json(&tasks) } else { show::history::table(&tasks, &args, times, out) }
-}
-
-/// All pages of ListHistory.
-pub(super) async fn ended_tasks(
-    lrsd: Connection,
-    asked: proto::ListHistoryRequest,
-) -> Result<Vec<proto::EndedTask>, tonic::Status> {
-    every_page(async |page_token| {
-        let asked = proto::ListHistoryRequest { page_token, ..asked.clone() };
-        let page = lrsd.clone().list_history(asked).await?.into_inner();
-        Ok((page.tasks, page.next_page_token))
-    })
-    .await
 }
 
 /// `lrsctl why ID`

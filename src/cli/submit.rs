@@ -30,14 +30,13 @@ use rustix::process::geteuid;
 use serde::Serialize;
 
 use super::args::{LogArgs, SubmitArgs};
-use super::client::{self, Lrsd, in_time};
+use super::client::{self, Lrsd, ended_tasks, in_time};
 use super::exec::Program;
 use super::failure::Failure;
-use super::handle::{is_id, refers_to, with_id};
+use super::handle::{is_id, is_queued, refers_to, with_id};
 use super::kill;
 use super::output::{Output, printable, say};
-use super::queue::{is_queued, whole};
-use super::read::ended_tasks;
+use super::queue::whole;
 use crate::{clock, wire};
 
 /// There if systemd is the init (sd_booted(3)).

@@ -20,12 +20,11 @@ use tokio::time::{sleep, timeout, timeout_at};
 use tonic::Streaming;
 
 use super::args::WaitArgs;
-use super::client::{Lrsd, connect, in_time};
+use super::client::{Lrsd, connect, ended_tasks, in_time};
 use super::failure::{Exit, Failure, Purpose, from_status};
 use super::handle::{one, refers_to};
 use super::output::{Output, Talk, printable, say};
 use super::queue::{title, whole};
-use super::read::ended_tasks;
 use super::show::history;
 use crate::proto::ListHistoryRequest;
 use crate::units::WallTime;

@@ -1,39 +1,13 @@
 //! Hierarchies, rights in them, and what the CPU tiers can promise.
 
 use super::node::CPU_IDLE_SINCE;
+use super::probe::cgroups::{Carrier, carrier, wanted};
 use super::probe::{Cgroups, Facts, Hierarchy, Unified};
 use super::{Check, Verdict};
-use crate::cgroup::mounts::{self, V1_CONTROLLERS};
+use crate::cgroup::mounts::V1_CONTROLLERS;
 use crate::cgroup::obstacle::{self, Obstacle};
-use crate::cgroup::{DiskTiers, PassiveCpu, Version};
+use crate::cgroup::{DiskTiers, PassiveCpu};
 use crate::config::{Auto, Config, Mode};
-
-/// The hierarchy that carries the CPU controller for this configuration.
-pub(super) enum Carrier<'a> {
-    V2(&'a Unified),
-    V1(&'a Hierarchy),
-}
-
-impl Carrier<'_> {
-    /// The hierarchy as a mount.
-    pub(super) fn hierarchy(&self) -> &Hierarchy {
-        match self {
-            Carrier::V2(unified) => &unified.hierarchy,
-            Carrier::V1(hierarchy) => hierarchy,
-        }
-    }
-}
-
-/// Chosen as the daemon does.
-pub(super) fn carrier<'a>(cgroups: &'a Cgroups, config: &Config) -> Option<Carrier<'a>> {
-    let has_cpu = |unified: &&Unified| unified.available.iter().any(|name| name == "cpu");
-    let v2 = cgroups.v2.as_ref().filter(has_cpu);
-    let v1 = cgroups.v1_with("cpu");
-    match mounts::carrier(wanted(config), v2.is_some(), v1.is_some())? {
-        Version::V2 => v2.map(Carrier::V2),
-        Version::V1 => v1.map(Carrier::V1),
-    }
-}
 
 /// What is bad in enforce mode does not matter to a daemon that only observes.
 fn unless_observing(config: &Config, check: Check) -> Check {
@@ -65,13 +39,6 @@ fn judge_hierarchy(facts: &Facts, config: &Config) -> Check {
             let Obstacle { found, remedy } = obstacle::no_cpu(wanted(config), unified);
             Check::fail(ID, found, remedy)
         }
-    }
-}
-
-fn wanted(config: &Config) -> Option<Version> {
-    match config.cgroup.version {
-        Auto::Auto => None,
-        Auto::Fixed(version) => Some(version),
     }
 }
 

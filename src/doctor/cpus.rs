@@ -1,83 +1,8 @@
-//! The CPUs of LRS's tasks, by the same reading as the daemon's ([`crate::sample::CpuReader`]).
-
-use std::path::{Path, PathBuf};
+//! Whether active slots and the CPUs of LRS's tasks fit.
 
 use super::Check;
-use super::probe::{Cgroups, Reading, Socket};
-use crate::cgroup::mounts::Mounts;
-use crate::config::{Auto, Config, Mode};
-use crate::core::cpus::UsableCpus;
-use crate::core::sample::NodeSample;
-use crate::kernfs::files::Descriptors;
-use crate::sample::{CpuReader, CpuReading, QuotaDirs, Settings};
-
-/// What was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Cpus {
-    /// Their numbers, as the kernel writes a list.
-    pub(super) list: String,
-    pub(super) usable: UsableCpus,
-    /// What could not be read or does not count, one sentence each.
-    pub(super) problems: Vec<String>,
-}
-
-/// Reads below `proc` and `sys`. `root`: the LRS root, below its mounts.
-pub(super) fn read(
-    (proc, sys): (&Path, &Path),
-    config: &Config,
-    root: &str,
-    cgroups: &Reading<Cgroups>,
-    socket: &Socket,
-) -> Reading<Cpus> {
-    // Of the daemon, where it can be seen: tasks live in its cpuset on v1.
-    let daemon = match socket {
-        Socket::Served { pid: Some(pid), .. } => Some(proc.join(pid.to_string())),
-        _ => None,
-    };
-    let lrsd = daemon.unwrap_or_else(|| proc.join("self")).join("cgroup");
-    let mounts = Mounts::read_file(&proc.join("self/mountinfo")).map_err(|e| e.to_string())?;
-    let mut problems = Vec::new();
-    let cpusets = crate::cgroup::cpus::cpuset_dirs(&mounts, root, &lrsd).unwrap_or_else(|error| {
-        problems.push(format!("no cpuset counts: {error}"));
-        Vec::new()
-    });
-    let below_sys =
-        |dir: PathBuf| dir.strip_prefix("/sys").map(|rest| sys.join(rest)).unwrap_or(dir);
-    let settings = Settings {
-        proc: proc.to_owned(),
-        sys: sys.to_owned(),
-        quota_dirs: quota_dirs(config, root, cgroups),
-        cpuset_dirs: cpusets.into_iter().map(below_sys).collect(),
-        ..Settings::of_this_machine(0)
-    };
-    let reading =
-        CpuReader::new(&settings).read(&Descriptors::new(0), &mut Vec::new(), &mut problems);
-    let CpuReading { cpus, quotas, .. } = reading;
-    let node = NodeSample { cpus, quotas, ..NodeSample::default() };
-    match UsableCpus::of(&node).zip(node.cpus) {
-        Some((usable, cpus)) => Ok(Cpus { list: cpus.to_string(), usable, problems }),
-        None => Err(problems.join("; ")),
-    }
-}
-
-/// As [`crate::cgroup::TierTree::quota_dirs`].
-fn quota_dirs(config: &Config, root: &str, cgroups: &Reading<Cgroups>) -> Vec<QuotaDirs> {
-    let Ok(cgroups) = cgroups else { return Vec::new() };
-    let carrier = super::cgroups::carrier(cgroups, config);
-    let Some(carrier) = carrier.filter(|_| config.daemon.mode == Mode::Enforce) else {
-        return Vec::new();
-    };
-    let cpu = carrier.hierarchy();
-    let accounting = cgroups.v1_with("cpuacct").filter(|_| !cpu.controllers.is_empty());
-    let depth = Path::new(root)
-        .components()
-        .filter(|part| matches!(part, std::path::Component::Normal(_)))
-        .count();
-    let quota = cpu.root.path.ancestors();
-    let usage = accounting.unwrap_or(cpu).root.path.ancestors();
-    let dirs = quota.zip(usage).take(depth + 1);
-    dirs.map(|(quota, usage)| QuotaDirs { quota: quota.into(), usage: usage.into() }).collect()
-}
+use super::probe::{Cpus, Reading};
+use crate::config::{Auto, Config};
 
 /// Whether active slots and CPUs fit.
 pub(super) fn check(cpus: &Reading<Cpus>, config: &Config) -> Check {
@@ -117,6 +42,7 @@ pub(super) fn check(cpus: &Reading<Cpus>, config: &Config) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::probe::{Services, Socket, cgroups, cpus};
 
     fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Reading<Cpus>) {
         let dir = tempfile::tempdir().unwrap();
@@ -136,16 +62,11 @@ mod tests {
         }
         let (proc, sys) = (dir.path().join("proc"), dir.path().join("sys"));
         let config = Config::default();
-        let services = super::super::services::Services {
-            systemd: true,
-            unit: None,
-            yarn_unit: None,
-            bus: Ok(()),
-            policy: None,
-        };
-        let root = super::super::probe::root_name(&config, &services);
-        let cgroups = super::super::probe::cgroups(&proc, &sys, &config, &services);
-        let cpus = read((&proc, &sys), &config, root, &cgroups, &Socket::Absent);
+        let services =
+            Services { systemd: true, unit: None, yarn_unit: None, bus: Ok(()), policy: None };
+        let root = cgroups::root_name(&config, &services);
+        let cgroups = cgroups::read(&proc, &sys, &config, &services);
+        let cpus = cpus::read((&proc, &sys), &config, root, &cgroups, &Socket::Absent);
         (dir, cpus)
     }
 

@@ -5,7 +5,7 @@
 //! is used with `tiers.io = "idle"` alone; without it such disks are shared equally, which is no
 //! fault.
 
-use super::cgroups::{Carrier, carrier};
+use super::probe::cgroups::{Carrier, carrier};
 use super::probe::{Disk, Facts};
 use super::{Check, Verdict};
 use crate::cgroup::DiskTiers;

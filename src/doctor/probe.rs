@@ -3,36 +3,44 @@
 //! Everything below `/proc` and `/sys` is read under the roots of [`DoctorOptions`]; what is
 //! no file there (pidfd_open, access, the socket) is asked of the kernel.
 //! A fact that could not be had carries the reason.
+//!
+//! What takes more than a few lines to read has a file of its own in `probe/`. None imports a check.
 
-use std::io::Write;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+pub(super) mod cgroups;
+pub(super) mod cpus;
+pub(super) mod finder;
+pub(super) mod neighbours;
+mod place;
+mod reading;
+pub(super) mod services;
+mod socket;
+mod yarn;
+
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use lrs_host::trust;
 use procfs::FromRead;
-use rustix::fs::Access;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DoctorOptions;
-use super::cgroups::Carrier;
-use super::cpus::Cpus;
-use super::finding::{self, Finder};
-use super::neighbours::{self, Neighbour};
-use super::services::Services;
-use super::yarn::Yarn;
-use crate::cgroup::mounts::{Mount, Mounts};
+use crate::cgroup::MemoryGroups;
+use crate::cgroup::mounts::Mounts;
 use crate::cgroup::obstacle::{self, Obstacle};
 pub(super) use crate::cgroup::probe::Disk;
-use crate::cgroup::{MemoryGroups, OwnGroups};
-use crate::config::{Auto, Config, Mode};
+use crate::config::{Config, Mode};
 use crate::core::sample::MemoryLimit;
 use crate::units::Bytes;
-
-/// A fact, or why it is not known.
-pub(super) type Reading<T> = Result<T, String>;
+use cgroups::{Carrier, below_sys, carrier, root_name};
+pub(super) use cgroups::{Cgroups, Hierarchy, Unified};
+pub(super) use cpus::Cpus;
+use finder::Finder;
+use neighbours::Neighbour;
+pub(super) use place::DirFacts;
+use place::{believed, place};
+pub(super) use reading::Reading;
+use reading::text;
+pub(super) use services::Services;
+pub(super) use socket::Socket;
+use socket::socket;
+pub(super) use yarn::{ManagerUnit, Reported, Yarn};
 
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
@@ -81,79 +89,6 @@ pub(super) struct Kernel {
     pub(super) version: (u32, u32),
 }
 
-/// The cgroup mounts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cgroups {
-    pub(super) v1: Vec<Hierarchy>,
-    pub(super) v2: Option<Unified>,
-}
-
-impl Cgroups {
-    /// The v1 hierarchy with `controller`.
-    pub(super) fn v1_with(&self, controller: &str) -> Option<&Hierarchy> {
-        self.v1.iter().find(|h| h.controllers.iter().any(|name| name == controller))
-    }
-}
-
-/// One mounted hierarchy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hierarchy {
-    /// The mount point.
-    pub(super) point: PathBuf,
-    /// v1: those that LRS uses.
-    pub(super) controllers: Vec<String>,
-    /// Where the LRS root is or would be.
-    pub(super) root: DirFacts,
-    /// Whether this process may make and use it.
-    pub(super) usable: Result<(), Obstacle>,
-    /// Whether the mount shows the group this process is in.
-    pub(super) in_sight: Result<(), Obstacle>,
-    /// Which of [`FILES`] the mount's own group has.
-    pub(super) own_files: Vec<&'static str>,
-    /// Which of [`FILES`] a group one below has.
-    pub(super) child_files: Vec<&'static str>,
-}
-
-impl Hierarchy {
-    /// Whether the file is in the mount's own group or in one below.
-    pub(super) fn has(&self, file: &str) -> bool {
-        self.own_files.contains(&file) || self.child_has(file)
-    }
-
-    /// Whether the file is in a group below the mount.
-    pub(super) fn child_has(&self, file: &str) -> bool {
-        self.child_files.contains(&file)
-    }
-}
-
-/// The cgroup2 mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unified {
-    pub(super) hierarchy: Hierarchy,
-    /// `cgroup.controllers`: what is to be had.
-    pub(super) available: Vec<String>,
-    /// `cgroup.subtree_control`: what groups below have.
-    pub(super) enabled: Vec<String>,
-    /// Whether `cgroup.subtree_control` may be written.
-    pub(super) delegable: Reading<()>,
-    /// Processes live in the mount's own group and it is not the hierarchy's real root, so
-    /// that controllers cannot be enabled below (cgroup-v2.rst, "No Internal Process
-    /// Constraint").
-    pub(super) internal_processes: bool,
-    /// Devices ("8:0") with `enable=1` in `io.cost.qos`.
-    pub(super) iocost: Vec<String>,
-}
-
-/// Whether something can be made at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DirFacts {
-    /// What was asked for.
-    pub(super) path: PathBuf,
-    pub(super) exists: bool,
-    /// Whether this process may write there, or where it would be made.
-    pub(super) writable: Reading<()>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) total: Bytes,
@@ -180,19 +115,6 @@ pub(super) struct Descriptors {
     pub(super) hard: Option<u64>,
 }
 
-/// What is at the socket's path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Socket {
-    /// No file.
-    Absent,
-    /// A file without a listener.
-    Stale,
-    /// A process listens: which, if in this pid namespace, and whether they speak HTTP/2.
-    Served { pid: Option<i32>, answers: bool },
-    /// Not known.
-    Unknown(String),
-}
-
 impl Facts {
     pub(super) fn read(config: &Config, options: &DoctorOptions) -> Facts {
         let (proc, sys) = (options.proc.as_path(), options.sys.as_path());
@@ -202,9 +124,9 @@ impl Facts {
             None => Socket::Unknown(String::from("grpc.listen is empty")),
         };
         let services = Services::read();
-        let cgroups = cgroups(proc, sys, config, &services);
+        let cgroups = cgroups::read(proc, sys, config, &services);
         let root_lock = cgroups.as_ref().ok().and_then(|cgroups| {
-            let carrier = super::cgroups::carrier(cgroups, config)?;
+            let carrier = carrier(cgroups, config)?;
             let root = &carrier.hierarchy().root.path;
             Some((root.clone(), locked(proc, &root.join(crate::cgroup::LOCK))))
         });
@@ -219,13 +141,7 @@ impl Facts {
             uid: rustix::process::geteuid().as_raw(),
             kernel: kernel(proc),
             pidfd: obstacle::pidfd(),
-            cpus: super::cpus::read(
-                (proc, sys),
-                config,
-                root_name(config, &services),
-                &cgroups,
-                &socket,
-            ),
+            cpus: cpus::read((proc, sys), config, root_name(config, &services), &cgroups, &socket),
             cgroups,
             disks: disks(sys),
             sched_ext: crate::cgroup::probe::sched_ext(sys),
@@ -241,18 +157,12 @@ impl Facts {
             locked: locked(proc, &runtime_dir.join("lock")),
             root_lock,
             neighbours,
-            finder: finding::read(proc, &socket),
+            finder: finder::read(proc, &socket),
             yarn: Yarn::read(config, &socket, services.systemd),
             services,
             socket,
         }
     }
-}
-
-/// The text of a small file; the error names the file.
-fn text(path: &Path) -> Reading<String> {
-    std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 fn kernel(proc: &Path) -> Reading<Kernel> {
@@ -261,145 +171,6 @@ fn kernel(proc: &Path) -> Reading<Kernel> {
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) => Ok(Kernel { version: (major, minor), text }),
         _ => Err(format!("kernel release {text:?} does not start with two numbers")),
-    }
-}
-
-/// Whether `path` is there and may be written, or else the nearest directory above it.
-fn place(path: &Path) -> DirFacts {
-    DirFacts { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
-}
-
-/// A place in which lrsd works only if no other user could have put or changed what is there.
-fn believed(place: DirFacts) -> DirFacts {
-    let refused = trust::check_path(&place.path).err();
-    let objection = refused.and_then(|refused| {
-        let remedy = trust::objection_in(&refused.source)?.remedy();
-        Some(format!("{}: {}; {remedy}", refused.path.display(), refused.source))
-    });
-    match objection {
-        Some(objection) => DirFacts { writable: Err(objection), ..place },
-        None => place,
-    }
-}
-
-fn nearest(path: &Path) -> &Path {
-    path.ancestors().find(|above| above.exists()).unwrap_or(path)
-}
-
-/// Whether the LRS root may be made at `root`, and its groups filled.
-fn usable(root: &Path) -> Result<(), Obstacle> {
-    let asked = rustix::fs::access(nearest(root), Access::WRITE_OK);
-    asked.map_err(|errno| obstacle::unusable(root, &errno.into()))
-}
-
-fn writable(path: &Path) -> Reading<()> {
-    rustix::fs::access(path, Access::WRITE_OK)
-        .map_err(|errno| format!("no write access to {}: {}", path.display(), errno.kind()))
-}
-
-/// Files that exist if the kernel can do something, and, for those that groups only have
-/// with a controller, whether there is a group to look at.
-const FILES: [&str; 8] = [
-    "cpu.idle",
-    "cpu.shares",
-    "cpu.weight",
-    "cpu.pressure",
-    "io.stat",
-    "io.bfq.weight",
-    "blkio.throttle.io_serviced",
-    "blkio.bfq.weight",
-];
-
-/// Groups looked at below a mount: they are alike, a few suffice.
-const CHILDREN: usize = 32;
-
-/// Path of the LRS root below the mount.
-pub(super) fn root_name<'a>(config: &'a Config, services: &Services) -> &'a str {
-    match &config.cgroup.root {
-        Auto::Auto if services.use_scope(config) => crate::systemd::SCOPE_PATH,
-        Auto::Auto => "lrs",
-        Auto::Fixed(root) => &root.0,
-    }
-}
-
-pub(super) fn cgroups(
-    proc: &Path,
-    sys: &Path,
-    config: &Config,
-    services: &Services,
-) -> Reading<Cgroups> {
-    let mounts = Mounts::read_file(&proc.join("self/mountinfo")).map_err(|e| e.to_string())?;
-    let root = root_name(config, services);
-    let own = OwnGroups::read_file(&proc.join("self/cgroup"));
-    let own = own.map_err(|error| error.to_string())?;
-    let mut cgroups = Cgroups::default();
-    for mount in mounts.iter() {
-        let dir = below_sys(&mount.point, sys);
-        match &mount.controllers {
-            Some(_) => cgroups.v1.push(hierarchy(mount, &dir, &own, root)),
-            None if cgroups.v2.is_none() => {
-                let hierarchy = hierarchy(mount, &dir, &own, root);
-                cgroups.v2 = Some(unified(&dir, hierarchy));
-            }
-            None => {}
-        }
-    }
-    Ok(cgroups)
-}
-
-/// Mounts below /sys move with its root; others are taken as they are.
-fn below_sys(dir: &Path, sys: &Path) -> PathBuf {
-    match dir.strip_prefix("/sys") {
-        Ok(below) => sys.join(below),
-        Err(_) => dir.to_owned(),
-    }
-}
-
-fn hierarchy(mount: &Mount, dir: &Path, own: &OwnGroups, root: &str) -> Hierarchy {
-    let seen = |dirs: &[PathBuf]| -> Vec<&'static str> {
-        let seen = |file: &&str| dirs.iter().any(|dir| dir.join(file).exists());
-        FILES.into_iter().filter(seen).collect()
-    };
-    let below: Vec<PathBuf> = match std::fs::read_dir(dir) {
-        Ok(entries) => entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.is_dir())
-            .take(CHILDREN)
-            .collect(),
-        // No children to look at; why is seen where the LRS root would be made.
-        Err(_) => Vec::new(),
-    };
-    let root = dir.join(root);
-    Hierarchy {
-        point: mount.point.clone(),
-        controllers: mount.controllers.clone().unwrap_or_default(),
-        usable: usable(&root).and_then(|()| match mount.controllers {
-            Some(_) => Ok(()),
-            None => obstacle::no_thread_root(nearest(&root)),
-        }),
-        in_sight: own.in_sight(mount),
-        root: place(&root),
-        own_files: seen(&[dir.to_owned()]),
-        child_files: seen(&below),
-    }
-}
-
-fn unified(dir: &Path, hierarchy: Hierarchy) -> Unified {
-    // Each of these files is missing somewhere (the real root has no cgroup.type, io.cost.qos
-    // comes with a kernel option); then there is nothing in them.
-    let words = |file: &str| -> Vec<String> {
-        let text = std::fs::read_to_string(dir.join(file)).unwrap_or_default();
-        text.split_whitespace().map(str::to_owned).collect()
-    };
-    let qos = std::fs::read_to_string(dir.join("io.cost.qos")).unwrap_or_default();
-    Unified {
-        available: words("cgroup.controllers"),
-        enabled: words("cgroup.subtree_control"),
-        delegable: writable(&dir.join("cgroup.subtree_control")),
-        internal_processes: dir.join("cgroup.type").exists() && !words("cgroup.procs").is_empty(),
-        iocost: crate::cgroup::probe::iocost_devices(&qos),
-        hierarchy,
     }
 }
 
@@ -449,7 +220,7 @@ fn memory_limits(
     cgroups: &Reading<Cgroups>,
     socket: &Socket,
 ) -> MemoryLimits {
-    let carrier = cgroups.as_ref().ok().and_then(|found| super::cgroups::carrier(found, config));
+    let carrier = cgroups.as_ref().ok().and_then(|found| carrier(found, config));
     let groups = match carrier {
         None => None,
         Some(Carrier::V2(unified)) => {
@@ -505,50 +276,6 @@ fn descriptors(proc: &Path, socket: &Socket) -> Descriptors {
     }
     let own = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Descriptors { of_daemon: false, soft: own.current, hard: own.maximum }
-}
-
-/// How long a daemon may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-
-/// Start of every HTTP/2 connection and an empty SETTINGS frame (RFC 9113, 3.4 and 6.5); a
-/// server answers with its own settings.
-const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-
-fn socket(path: &Path) -> Socket {
-    let fd = match connect(path) {
-        Ok(fd) => fd,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Socket::Absent,
-        Err(Errno::CONNREFUSED) => return Socket::Stale,
-        // The queue of connections is full: a process listens and does not accept.
-        Err(Errno::AGAIN) => return Socket::Served { pid: None, answers: false },
-        Err(errno) => {
-            return Socket::Unknown(format!("cannot connect to {}: {errno}", path.display()));
-        }
-    };
-    let pid = nix::sys::socket::getsockopt(&fd, nix::sys::socket::sockopt::PeerCredentials)
-        .ok()
-        .map(|peer| peer.pid())
-        // A listener outside this pid namespace shows as 0.
-        .filter(|&pid| pid > 0);
-    Socket::Served { pid, answers: answers(fd).is_ok_and(|answers| answers) }
-}
-
-/// A connection without waiting: connect(2) on a full unix socket would block.
-fn connect(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
-    Ok(fd)
-}
-
-fn answers(fd: OwnedFd) -> std::io::Result<bool> {
-    let mut stream = UnixStream::from(fd);
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-    stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-    stream.write_all(GREETING)?;
-    let mut first = [0u8; 1];
-    Ok(std::io::Read::read(&mut stream, &mut first)? > 0)
 }
 
 /// Whether a lock on the file or directory is listed in /proc/locks (proc_locks(5)).

@@ -2,11 +2,12 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::cpus::Cpus;
-use super::finding::Finder;
-use super::neighbours::Neighbour;
-use super::probe::*;
-use super::services::Services;
+use super::probe::finder::Finder;
+use super::probe::neighbours::Neighbour;
+use super::probe::{
+    Cgroups, Cpus, Descriptors, DirFacts, Disk, Facts, Hierarchy, Kernel, Memory, MemoryLimits,
+    Services, Socket, Unified,
+};
 use super::*;
 use crate::cgroup::obstacle::Obstacle;
 use crate::units::Bytes;

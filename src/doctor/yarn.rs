@@ -6,20 +6,16 @@
 //! from what this process sees below `/tmp` and `/home`, which it says. Whether the user of lrs-yarn
 //! may read Hadoop's files follows from owner, group and mode, not by access lists.
 
-mod facts;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Check;
-use super::probe::Facts;
-use super::services::YARN_UNIT;
+use super::probe::services::YARN_UNIT;
+use super::probe::{Facts, ManagerUnit, Reported, Yarn};
 use crate::config::{Auto, Config, Mode, OfferBy};
 use crate::units::Bytes;
 use lrs_hadoop_conf::Site;
 use lrs_hadoop_conf::site::ExecutorClass;
-
-pub(super) use facts::{ManagerUnit, Reported, Yarn};
 
 /// After so long without a report of lrs-yarn, which makes one every 20 seconds, it is away.
 const REPORT_EXPECTED: Duration = Duration::from_secs(60);

@@ -25,30 +25,10 @@ use std::sync::mpsc::Receiver;
 
 use procfs::process::Process;
 
+use super::outbox::{ExitLookup, Inward, Outbox, Unknown};
 use super::watch::Ended;
-use super::worker::{Inward, Outbox};
 use crate::core::exit::Exit;
 use crate::units::ProcessRef;
-
-/// An end, where the pidfd does not have the status, for [`serve`].
-#[derive(Debug)]
-pub(super) struct Unknown {
-    /// The main process of a task.
-    pub(super) process: ProcessRef,
-    /// Its end.
-    pub(super) ended: Ended,
-}
-
-/// How a main process ended, as far as /proc and its pidfd tell.
-#[derive(Debug)]
-pub(super) enum ExitLookup {
-    /// How it ended.
-    Exit(Exit),
-    /// Its parent has not waited for it, and it may not be read.
-    NotYet,
-    /// Its parent has, and the kernel did not keep it.
-    Never,
-}
 
 /// Looks at ends until the loop drops its end of the queue.
 pub(super) fn serve(ends: &Receiver<Unknown>, outbox: &Outbox) {

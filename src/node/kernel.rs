@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Node, process, worker};
+use super::{Node, process};
 use crate::cgroup::{
     CgroupError, Drift, Effects, Group, GroupRecord, KernelView, Members, Position, Surroundings,
     WeightPlan,
@@ -163,6 +163,6 @@ impl Kernel for Node {
     }
 
     fn remove(&mut self, group: &Group) -> Result<(), CgroupError> {
-        worker::remove(&self.tree, group)
+        self.tree.clean_up(group)
     }
 }

@@ -7,14 +7,19 @@
 //! | `run` | waits, gives the loop its turns, ends it |
 //! | `kernel` | cgroups and processes, at once |
 //! | `watch`, `exits` | ends of processes; how they ended |
-//! | `worker`, `reader`, `units` | the threads: attaching, reading, asking systemd |
+//! | `worker` | starts and stops the threads beside the loop |
+//! | `placer`, `reader`, `units` | what they do: attaching, reading, asking systemd |
+//! | `queue`, `outbox` | the jobs of a thread; its way back to the loop |
 //! | `process`, `rights` | who a pid is; who may do what |
 //!
 //! It decides nothing: what to do, and in which order, is the loop's ([`crate::executor`]).
 
 pub(crate) mod exits;
 mod kernel;
+mod outbox;
+mod placer;
 pub(crate) mod process;
+mod queue;
 mod reader;
 pub(crate) mod rights;
 mod run;
@@ -46,9 +51,10 @@ use crate::executor::world::{
 use crate::rights::Rights;
 use crate::state::{StateError, Store};
 use crate::units::{Pid, ProcessRef};
-use exits::{ExitLookup, Unknown, of_pidfd};
+use exits::of_pidfd;
+use outbox::{ExitLookup, Inward, Unknown};
 use watch::{Ended, Ready, Watcher};
-use worker::{Inward, Workers};
+use worker::Workers;
 
 pub use run::{LoopError, run};
 pub use start::{Parts, StartError, start};

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::worker::Outbox;
+use super::outbox::Outbox;
 use crate::cgroup::{OpenFiles, Reading, TierTree};
 use crate::clock;
 use crate::core::model::TaskId;

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Node;
-use super::worker::Inward;
+use super::outbox::Inward;
 use crate::clock;
 use crate::core::pace::TURN;
 use crate::executor::Loop;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use lrs_host::spare::NoThread;
 use tokio::sync::watch as watch_channel;
 
+use super::outbox::Inward;
 use super::rights::rights;
 use super::watch::Watcher;
-use super::worker::{Inward, Workers};
+use super::worker::Workers;
 use super::{Node, ReloadLog, Remote, Signal};
 use crate::access::CommandReceiver;
 use crate::cgroup::{CgroupError, TierTree};

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use super::outbox::Outbox;
 use super::process;
-use super::worker::{Outbox, Queue, remove};
+use super::queue::Queue;
 use crate::cgroup::{CgroupError, TierTree, Version};
 use crate::clock;
 use crate::command::{CommandError, ErrorKind, Subject};
@@ -81,7 +82,7 @@ pub(super) fn serve_units(
                 Message::UnitAnswered { task, result }
             }
             UnitJob::GiveBack { task, group, unit, releases, called_off } => {
-                let files = group.as_ref().map_or(Ok(()), |group| remove(tree, group));
+                let files = group.as_ref().map_or(Ok(()), |group| tree.clean_up(group));
                 match files {
                     Err(error) if releases => {
                         outbox.send(Message::Released { task, result: Err(error) });

@@ -3,9 +3,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use super::*;
-use crate::cgroup::mounts::Mounts;
+use crate::cgroup::mounts::{Hierarchy, Mounts};
+use crate::cgroup::mover::BUDGET;
+use crate::cgroup::walk::processes_below;
+use crate::clock;
 
 /// A group in the hierarchy with the cpu controller, and a family of `children` + 1 outside.
 struct Stage {

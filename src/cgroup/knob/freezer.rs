@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use crate::cgroup::mounts::Hierarchy;
-use crate::cgroup::{CgroupError, Group, files, members};
+use crate::cgroup::{CgroupError, Group, dirs, files};
 
 /// The file, and what is written into it.
 struct Switch {
@@ -23,7 +23,7 @@ fn switch(hierarchies: &[Hierarchy], group: &Group) -> Option<Switch> {
         return Some(Switch { file, on: "1", off: "0" });
     }
     let freezer =
-        members::in_use(hierarchies, &group.record).find(|hierarchy| hierarchy.has("freezer"))?;
+        dirs::in_use(hierarchies, &group.record).find(|hierarchy| hierarchy.has("freezer"))?;
     let file = freezer.dir(&group.record.path).join("freezer.state");
     Some(Switch { file, on: "FROZEN", off: "THAWED" })
 }

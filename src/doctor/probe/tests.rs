@@ -1,5 +1,7 @@
+use std::io::Write as _;
 use std::os::unix::net::UnixListener;
 
+use super::socket::GREETING;
 use super::*;
 
 /// A tree of files below a temporary directory.
@@ -84,7 +86,7 @@ fn hierarchies_under_an_injected_root() {
         ("fs/cgroup/unified/x/cpu.pressure", ""),
     ]);
     let none = Services { systemd: false, unit: None, yarn_unit: None, bus: Ok(()), policy: None };
-    let found = cgroups(proc.path(), sys.path(), &Config::default(), &none).unwrap();
+    let found = cgroups::read(proc.path(), sys.path(), &Config::default(), &none).unwrap();
     let cpu = found.v1_with("cpu").unwrap();
     assert_eq!(cpu.point, Path::new("/sys/fs/cgroup/cpu,cpuacct"));
     assert!(found.v1_with("cpuacct").is_some() && found.v1_with("freezer").is_none());

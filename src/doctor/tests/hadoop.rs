@@ -1,7 +1,7 @@
 //! What the doctor says of a YARN node.
 
 use super::*;
-use crate::doctor::yarn::{ManagerUnit, Reported, Yarn};
+use crate::doctor::probe::{ManagerUnit, Reported, Yarn};
 use crate::proto;
 use lrs_hadoop_conf::site::Site;
 

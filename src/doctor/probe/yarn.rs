@@ -1,4 +1,4 @@
-//! What is found of Hadoop on this node, for [the verdicts](super). Nothing is judged here.
+//! What is found of Hadoop on this node, for the verdicts of [`crate::doctor::yarn`]. Nothing is judged here.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt as _;
@@ -9,8 +9,9 @@ use lrs_api::client::{self, Endpoint};
 use lrs_hadoop_conf::{Site, SiteError, Trust};
 use nix::unistd::{Gid, User};
 
+use super::reading::Reading;
+use super::socket::Socket;
 use crate::config::{Auto, Config};
-use crate::doctor::probe::{Reading, Socket};
 use crate::systemd::manager::Manager;
 use crate::{clock, proto, wire};
 
