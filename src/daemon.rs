@@ -228,7 +228,7 @@ fn run(file: &Path, serves: Serves) -> Result<(), DaemonError> {
     })?;
     let file = &leave_directory(file);
     let runtime_dir = config.daemon.runtime_dir.clone();
-    lrs_host::trust::make_dir(&runtime_dir)?;
+    lrs_host::files::make_dir(&runtime_dir)?;
     let _lock = RuntimeLock::take(&runtime_dir)?;
     // A record that is not read for want of a descriptor stops the start.
     raise_descriptor_limit().map_err(SampleError::from)?;

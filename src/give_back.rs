@@ -101,7 +101,7 @@ fn give_back(file: &Path) -> Result<bool, GiveBackError> {
         nothing_recorded(runtime_dir);
         return Ok(true);
     }
-    lrs_host::trust::make_dir(runtime_dir)?;
+    lrs_host::files::make_dir(runtime_dir)?;
     let _lock = RuntimeLock::take(runtime_dir)?;
     give_back_tasks(&config)
 }

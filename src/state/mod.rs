@@ -73,7 +73,7 @@ impl Store {
         epoch: u32,
     ) -> Result<(Store, Recovered), StateError> {
         let dir = runtime_dir.join("state");
-        lrs_host::trust::make_dir(&dir)?;
+        lrs_host::files::make_dir(&dir)?;
         let (journal, replayed) = Journal::open(&dir, epoch)?;
         let mut recovered = Recovered {
             events: replayed.events,
@@ -115,7 +115,7 @@ impl Store {
         if self.journal.is_in_place() {
             return Ok(false);
         }
-        lrs_host::trust::make_dir(&self.dir)?;
+        lrs_host::files::make_dir(&self.dir)?;
         self.journal.begin_anew()?;
         Ok(true)
     }

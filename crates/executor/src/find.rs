@@ -7,10 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::recover::OwnGroup;
 use super::world::{Storable, World};
 use crate::group::{Attachment, Group, GroupRecord};
-use crate::recovered::Recovered;
+use crate::recovered::{OwnGroup, Recovered};
 use lrs_core::event::{Event, EventKind};
 use lrs_core::history_state::HistoryState;
 use lrs_core::model::TaskId;

@@ -122,7 +122,8 @@ use root_weight::RootState;
 use taken::Taken;
 
 pub use admission::cgroup_error;
-pub use recover::{OwnGroup, Resumed};
+pub use recover::Resumed;
+pub use recovered::OwnGroup;
 pub use tickets::{KEY_BYTES, Tickets};
 pub use units::unit_stopped;
 

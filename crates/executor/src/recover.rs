@@ -23,7 +23,7 @@ use super::{Loop, State};
 use crate::found::HintSender;
 use crate::group::Group;
 use crate::publish::{EventRing, Snapshot};
-use crate::recovered::Recovered;
+use crate::recovered::{OwnGroup, Recovered};
 use crate::rights::Rights;
 use lrs_config::{Config, Mode};
 use lrs_core::cpus::UsableCpus;
@@ -39,17 +39,6 @@ use lrs_core::slots::Seat;
 use lrs_core::step::{Input, Record};
 use lrs_core::task::Task;
 use lrs_core::units::{BootTime, Moment};
-
-/// A group that was made for a task and is there.
-#[derive(Debug)]
-pub struct OwnGroup {
-    /// The task.
-    pub task: TaskId,
-    /// The group.
-    pub group: Group,
-    /// The user of every process in it, where it is one; looked up where no record has the task.
-    pub uid: Option<u32>,
-}
 
 /// What a loop begins with, beside the world.
 pub struct Resumed {

@@ -1,9 +1,10 @@
-//! What an earlier daemon left in its records and its history.
+//! What an earlier daemon left: its records, its history, its groups.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::group::Group;
 use lrs_core::event::Event;
 use lrs_core::model::{ReservationId, TaskId};
 use lrs_core::state::Reservation;
@@ -27,7 +28,18 @@ pub struct Damage {
     pub what: String,
 }
 
-/// Everything an earlier daemon left.
+/// A group that was made for a task and is there.
+#[derive(Debug)]
+pub struct OwnGroup {
+    /// The task.
+    pub task: TaskId,
+    /// The group.
+    pub group: Group,
+    /// The user of every process in it, where it is one; looked up where no record has the task.
+    pub uid: Option<u32>,
+}
+
+/// Everything an earlier daemon left in its records and its history.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Task records of this boot.

@@ -1,9 +1,9 @@
-//! Small files, written whole or not at all, and read only where no other user could have put or
+//! The directories of a daemon and small files in them, written whole or not at all, and read only where no other user could have put or
 //! changed them ([`crate::trust`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::trust;
@@ -128,4 +128,65 @@ pub fn read(path: &Path) -> Result<Vec<u8>, StateError> {
 pub fn open(path: &Path) -> Result<BufReader<File>, StateError> {
     let file = trust::open(path, OpenOptions::new().read(true));
     file.map(BufReader::new).map_err(|error| at(path, "read", error))
+}
+
+/// Makes the directory `path`, with those on the way, unless it is there, and looks at it and at
+/// everything on the way to it. It may not be a link itself.
+///
+/// # Errors
+/// As [`trust::check_path`].
+pub fn make_dir(path: &Path) -> Result<(), StateError> {
+    let refused = |objection| at(path, "trust", io::Error::other(objection));
+    // Before anything is made below a directory of others.
+    trust::check_path(path)?;
+    // Also one that leads nowhere.
+    if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+        return Err(refused(trust::Objection::Kind("a symbolic link")));
+    }
+    // Whatever the umask.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+        .map_err(|error| at(path, "create", error))?;
+    let found = path.symlink_metadata().map_err(|error| at(path, "look at", error))?;
+    if let Some(objection) = trust::objection(&found, &trust::own()) {
+        return Err(refused(objection));
+    }
+    Ok(trust::check_path(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+    use super::*;
+    use crate::trust::{Objection, objection_in};
+
+    fn chmod(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_ones_own_is_made_and_is_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        make_dir(&at("a/b")).unwrap();
+        make_dir(&at("a/b")).unwrap();
+        assert_eq!(at("a/b").metadata().unwrap().mode() & 0o7777, 0o755);
+        symlink("a", at("link")).unwrap();
+        make_dir(&at("link/b")).unwrap();
+        symlink("nowhere", at("broken")).unwrap();
+        make_dir(&at("broken")).unwrap_err();
+        let refused = make_dir(&at("link")).unwrap_err();
+        assert_eq!(objection_in(&refused.source), Some(&Objection::Kind("a symbolic link")));
+        chmod(&at("a"), 0o1777);
+        make_dir(&at("a/b")).unwrap();
+        let refused = make_dir(&at("a")).unwrap_err();
+        assert_eq!(objection_in(&refused.source), Some(&Objection::Mode(0o1777)));
+        chmod(&at("a"), 0o775);
+        assert_eq!(make_dir(&at("a/c")).unwrap_err().path, at("a"));
+        assert!(!at("a/c").exists());
+    }
 }

@@ -20,12 +20,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
-};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
-
-use crate::files::{StateError, at};
 
 /// Bits of a mode that let the group and others write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -211,32 +207,6 @@ fn look(path: &Path, found: &Metadata) -> Result<(), Untrusted> {
     }
 }
 
-/// Makes the directory `path`, with those on the way, unless it is there, and looks at it and at
-/// everything on the way to it. It may not be a link itself.
-///
-/// # Errors
-/// As [`check_path`].
-pub fn make_dir(path: &Path) -> Result<(), StateError> {
-    let refused = |objection| at(path, "trust", io::Error::other(objection));
-    // Before anything is made below a directory of others.
-    check_path(path)?;
-    // Also one that leads nowhere.
-    if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
-        return Err(refused(Objection::Kind("a symbolic link")));
-    }
-    // Whatever the umask.
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(path)
-        .map_err(|error| at(path, "create", error))?;
-    let found = path.symlink_metadata().map_err(|error| at(path, "look at", error))?;
-    if let Some(objection) = objection(&found, &own()) {
-        return Err(refused(objection));
-    }
-    Ok(check_path(path)?)
-}
-
 /// Something on the way to a file that is not to be believed, or cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
@@ -309,28 +279,6 @@ mod tests {
             assert_eq!(objection_in(&error), Some(&Objection::Mode(0o777)), "{name}");
         }
         assert_eq!(bad("loop").unwrap().1.raw_os_error(), Some(40));
-    }
-
-    #[test]
-    fn a_directory_of_ones_own_is_made_and_is_no_link() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        make_dir(&at("a/b")).unwrap();
-        make_dir(&at("a/b")).unwrap();
-        assert_eq!(at("a/b").metadata().unwrap().mode() & 0o7777, 0o755);
-        symlink("a", at("link")).unwrap();
-        make_dir(&at("link/b")).unwrap();
-        symlink("nowhere", at("broken")).unwrap();
-        make_dir(&at("broken")).unwrap_err();
-        let refused = make_dir(&at("link")).unwrap_err();
-        assert_eq!(objection_in(&refused.source), Some(&Objection::Kind("a symbolic link")));
-        chmod(&at("a"), 0o1777);
-        make_dir(&at("a/b")).unwrap();
-        let refused = make_dir(&at("a")).unwrap_err();
-        assert_eq!(objection_in(&refused.source), Some(&Objection::Mode(0o1777)));
-        chmod(&at("a"), 0o775);
-        assert_eq!(make_dir(&at("a/c")).unwrap_err().path, at("a"));
-        assert!(!at("a/c").exists());
     }
 
     #[test]
