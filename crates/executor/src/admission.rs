@@ -11,78 +11,24 @@
 //! Order (spec 4): slot, state file, cgroup, weights, move, `admitted` event, final state,
 //! answer. A failure on the way gives back the slot, the processes and a reservation used.
 
-use std::sync::Arc;
-
 use super::Executor;
+use super::claim::{Admission, Claim, Requester};
 use super::entry::Entry;
 use super::keeping::{LeavingDecision, UnitReport};
 use super::postponed::{PostponedRequest, Until};
 use super::tickets::Place;
-use super::world::{Identity, Move, Pin, World};
-use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
-use crate::group::{CgroupError, Group, Origin, Reach};
+use super::world::{Identity, Move, World};
+use crate::command::{
+    AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait, cgroup_error, gone,
+};
+use crate::group::{Origin, Reach};
 use crate::rights::{Action, Role};
 use lrs_api::proto;
 use lrs_core::model::{Priority, TaskId};
-use lrs_core::state::{Need, Patience, Refusal, Request};
+use lrs_core::state::{Need, Patience, Request};
 use lrs_core::step::{Input, Ticket};
 use lrs_core::task::{Life, Who};
-use lrs_core::unit::UnitRecord;
 use lrs_core::units::{BootTime, Moment, Pid, ProcessRef, Uids, WallTime};
-
-/// A client's request that was found fit: what is looked at again before its process is moved.
-#[derive(Debug)]
-pub struct Claim {
-    /// Who asked.
-    pub caller: Caller,
-    /// For what.
-    pub request: AdmitRequest,
-    /// The process.
-    pub process: ProcessRef,
-    /// If it waits.
-    pub(super) place: Place,
-    /// The unit, where it is that unit's main process.
-    pub unit: Option<UnitRecord>,
-    /// Who holds it, and what was decided about that.
-    pub(super) kept: Option<LeavingDecision>,
-}
-
-/// A task on its way into its place, from the question to the core until it is there and those who
-/// asked are answered. It is with the other [`Requester`]s first, and with its [`Entry`] once it has a slot.
-#[derive(Debug, Default)]
-pub struct Admission {
-    /// What a client asked for; `None`: a finder found the task, or it is from observe mode.
-    pub claim: Option<Claim>,
-    /// Clients that wait for the answer.
-    pub replies: Vec<Reply<proto::Task>>,
-    /// Finders that do.
-    pub found_replies: Vec<Reply<TaskId>>,
-    /// Pins the main process until it is watched.
-    pub pin: Option<Pin>,
-    /// Whether it had to wait for its slot.
-    pub waited: bool,
-    /// How often it was judged anew, since it had been moved meanwhile.
-    pub judged_anew: u8,
-    /// Whether its present cgroup is to be managed as it is.
-    pub in_place: bool,
-    /// The group it was found in, until that is taken in place.
-    pub found_in: Option<Group>,
-    /// In which hierarchies its processes are moved.
-    pub reach: Reach,
-    /// The group it had in observe mode.
-    pub booked: Option<Arc<Group>>,
-    /// Why it came to nothing, until those who asked have their answer.
-    pub failed: Option<CommandError>,
-}
-
-/// Who has asked the core for something.
-#[derive(Debug)]
-pub enum Requester {
-    /// A client or a finder, for a task.
-    Task(Box<Admission>),
-    /// A client, for a reservation.
-    Promise(Reply<proto::Reservation>),
-}
 
 /// What became of a request at once.
 enum Begun {
@@ -441,40 +387,4 @@ fn patience(
         Wait::Forever => None,
     };
     Some(Patience { first_requested, deadline, parks })
-}
-
-/// The core's refusal as clients know it.
-pub(super) fn refused(refusal: Refusal) -> CommandError {
-    let kind = match &refusal {
-        Refusal::NoFreeSlot { .. }
-        | Refusal::NoActiveSlot { .. }
-        | Refusal::Holding(_)
-        | Refusal::RootFrozen(_) => ErrorKind::NoFreeSlot,
-        Refusal::Draining | Refusal::ReservationEnded(_) | Refusal::ReservationWithdrawn { .. } => {
-            ErrorKind::FailedPrecondition
-        }
-        Refusal::UnknownReservation(_) => ErrorKind::NotFound,
-    };
-    CommandError::new(kind, refusal.to_string())
-}
-
-/// The applier's refusal as clients know it.
-pub fn cgroup_error(error: CgroupError) -> CommandError {
-    let kind = match &error {
-        CgroupError::ProcessGone(_) => ErrorKind::NotFound,
-        CgroupError::Refused(_) | CgroupError::MovedMeanwhile(_) | CgroupError::Unsupported(_) => {
-            ErrorKind::FailedPrecondition
-        }
-        CgroupError::Denied(_) => ErrorKind::PermissionDenied,
-        CgroupError::Io { .. } => ErrorKind::Internal,
-    };
-    CommandError::new(kind, error.to_string())
-}
-
-/// There is no such process, or not any more.
-pub(super) fn gone(pid: Pid) -> CommandError {
-    CommandError::new(
-        ErrorKind::NotFound,
-        format!("process {pid} does not exist; give the pid of a running process"),
-    )
 }

@@ -24,8 +24,9 @@
 use std::time::Duration;
 
 use super::Executor;
-use super::admission::Admission;
+use super::claim::Admission;
 use super::discovered::Place;
+use super::entry::Unattached;
 use super::keeping::UnitReport;
 use super::world::{Move, World};
 use crate::command::{Caller, CallerProcess, CommandError, ErrorKind};
@@ -38,13 +39,6 @@ use lrs_core::task::Task;
 
 /// Pause after the first attach that failed.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Why a task of observe mode is not attached.
-#[derive(Debug)]
-pub struct Unattached {
-    why: String,
-    refusals: Refusals,
-}
 
 impl<W: World> Executor<'_, W> {
     /// Whether `id` is to be attached: this daemon enforces, and observe mode gave it no cgroup.
@@ -83,7 +77,7 @@ impl<W: World> Executor<'_, W> {
         let pid = process.pid;
         let pinned = self.state.world.identify(pid)?;
         if pinned.process != process {
-            return Err(super::admission::gone(pid));
+            return Err(crate::command::gone(pid));
         }
         if task.uid != Some(pinned.uids.effective) {
             let uid = pinned.uids.effective;
@@ -124,7 +118,7 @@ impl<W: World> Executor<'_, W> {
         }
         let found =
             in_place.then(|| self.state.world.find_in_place(process, Some(path))).transpose();
-        let group = found.map_err(super::admission::cgroup_error)?;
+        let group = found.map_err(crate::command::cgroup_error)?;
         Ok(Place { kin: task.kin(), origin: Default::default(), group, reach: Reach::All })
     }
 

@@ -10,12 +10,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::found::{DiscoveredTask, Hint};
+use crate::group::CgroupError;
 use lrs_api::proto;
 use lrs_core::event::Change;
 use lrs_core::model::{Label, Labels, Priority, ReservationId, TaskId, WaiterId};
 use lrs_core::name;
 pub use lrs_core::queue::Mark as QueueMark;
-use lrs_core::state::Lease;
+use lrs_core::state::{Lease, Refusal};
 use lrs_core::unit::UnitName;
 use lrs_core::units::{Pid, ProcessRef, WallTime};
 
@@ -379,4 +380,40 @@ pub enum ErrorKind {
     Unavailable,
     /// The kernel or the disk failed us; the message says where.
     Internal,
+}
+
+/// The core's refusal as clients know it.
+pub(crate) fn refused(refusal: Refusal) -> CommandError {
+    let kind = match &refusal {
+        Refusal::NoFreeSlot { .. }
+        | Refusal::NoActiveSlot { .. }
+        | Refusal::Holding(_)
+        | Refusal::RootFrozen(_) => ErrorKind::NoFreeSlot,
+        Refusal::Draining | Refusal::ReservationEnded(_) | Refusal::ReservationWithdrawn { .. } => {
+            ErrorKind::FailedPrecondition
+        }
+        Refusal::UnknownReservation(_) => ErrorKind::NotFound,
+    };
+    CommandError::new(kind, refusal.to_string())
+}
+
+/// The applier's refusal as clients know it.
+pub fn cgroup_error(error: CgroupError) -> CommandError {
+    let kind = match &error {
+        CgroupError::ProcessGone(_) => ErrorKind::NotFound,
+        CgroupError::Refused(_) | CgroupError::MovedMeanwhile(_) | CgroupError::Unsupported(_) => {
+            ErrorKind::FailedPrecondition
+        }
+        CgroupError::Denied(_) => ErrorKind::PermissionDenied,
+        CgroupError::Io { .. } => ErrorKind::Internal,
+    };
+    CommandError::new(kind, error.to_string())
+}
+
+/// There is no such process, or not any more.
+pub(crate) fn gone(pid: Pid) -> CommandError {
+    CommandError::new(
+        ErrorKind::NotFound,
+        format!("process {pid} does not exist; give the pid of a running process"),
+    )
 }

@@ -64,10 +64,11 @@
 use serde_json::{Value, json};
 
 use super::Executor;
-use super::admission::{Admission, Requester, cgroup_error};
+use super::claim::{Admission, Requester};
 use super::job::UnitJob;
 use super::keeping::UnitReport;
 use super::world::{Identity, Move, World};
+use crate::command::cgroup_error;
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::found::{Attach, DiscoveredTask, Finder, Presumed};
 use crate::group::{Group, Kin, Origin, Reach};
@@ -126,7 +127,7 @@ impl<W: World> Executor<'_, W> {
         let pinned = self.state.world.identify(found.process.pid)?;
         let process = pinned.process;
         if process != found.process {
-            return Err(super::admission::gone(found.process.pid));
+            return Err(crate::command::gone(found.process.pid));
         }
         if let Some(id) = self.state.mains.get(&process).copied() {
             return self.found_again(id, found, (&pinned, report), reply);

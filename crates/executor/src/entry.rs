@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::admission::Admission;
-use super::booked::Unattached;
+use super::claim::Admission;
 use super::world::Key;
 use crate::command::Reply;
 use crate::group::{Group, KernelView};
+use crate::refusals::Refusals;
 use lrs_core::model::Level;
 use lrs_core::units::{BootTime, Pid};
 
@@ -46,4 +46,11 @@ impl Entry {
     pub fn take_admission(&mut self) -> Admission {
         self.admission.take().map(|admission| *admission).unwrap_or_default()
     }
+}
+
+/// Why a task of observe mode is not attached.
+#[derive(Debug)]
+pub struct Unattached {
+    pub(super) why: String,
+    pub(super) refusals: Refusals,
 }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Executor;
-use super::admission::{Requester, refused};
+use super::claim::Requester;
 use super::job::{GroupJob, Job};
 use super::log::log;
 use super::world::{Storable, World};
+use crate::command::refused;
 use crate::command::{CommandError, ErrorKind};
 use crate::group::{Attachment, Drift, Group};
 use crate::recovered::ReservationRecord;

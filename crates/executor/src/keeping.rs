@@ -11,8 +11,8 @@
 //! there counts as one that ends all its processes when it stops, which is the default.
 
 use super::Executor;
-use super::admission::cgroup_error;
 use super::world::{Move, World};
+use crate::command::cgroup_error;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
 use crate::found::{Attach, DiscoveredTask, Finder};
 use crate::group::{Attachment, Group, HeldBy, Members, Reach, Surroundings, UnitPlace};

@@ -27,7 +27,7 @@
 //! | `world` | the seam: all that the loop does to the outside and asks of it |
 //! | `job`, `message` | what it begins and does not wait for; what comes back |
 //! | `requests` | commands of clients: rights, the core, the answer |
-//! | `admission`, `placing` | from a request to its slot; record, group, move, and the way back |
+//! | `claim`, `admission`, `placing` | from a request to its slot; record, group, move, and the way back |
 //! | `postponed` | admissions that wait for something before the core is asked |
 //! | `parking` | waiters move into their groups before their turn |
 //! | `tickets`, `queue` | how a waiter keeps its place over a restart; the queue as clients see it |
@@ -53,6 +53,7 @@
 
 mod admission;
 mod booked;
+mod claim;
 pub mod command;
 mod completion;
 mod debts;
@@ -102,7 +103,7 @@ use crate::group::TaskSource;
 use crate::group::WeightPlan;
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
-use admission::Requester;
+use claim::Requester;
 use debts::Debts;
 use entry::Entry;
 use execute::Touched;
@@ -121,7 +122,7 @@ use postponed::Postponed;
 use root_weight::RootState;
 use taken::Taken;
 
-pub use admission::cgroup_error;
+pub use command::cgroup_error;
 pub use recover::Resumed;
 pub use recovered::OwnGroup;
 pub use tickets::{KEY_BYTES, Tickets};

@@ -9,13 +9,14 @@
 //! Limits. A way back that failed is tried again in the next cycle.
 
 use super::Executor;
-use super::admission::{Claim, Requester, cgroup_error};
+use super::claim::{Claim, Requester};
 use super::debts::Debt;
 use super::job::GroupJob;
 use super::keeping::LeavingDecision;
 use super::message::AttachResult;
 use super::postponed::{PostponedRequest, Until};
 use super::world::{Whereabouts, World};
+use crate::command::cgroup_error;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
 use crate::group::{Attached, CgroupError, Origin, Reach};
 use lrs_config::Mode;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Executor;
-use super::admission::{Admission, Claim, Requester, cgroup_error};
+use super::claim::{Admission, Claim, Requester};
 use super::entry::Entry;
 use super::job::{CalledOff, GroupJob, UnitJob};
 use super::message::AttachResult;
 use super::parking::client_left;
 use super::world::World;
+use crate::command::cgroup_error;
 use crate::command::{CommandError, ErrorKind, Reply};
 use crate::group::TaskSource;
 use crate::group::{Attachment, CgroupError, Group, Reach};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 
-use super::admission::Requester;
+use super::claim::Requester;
 use super::tickets::Place;
 use super::world::World;
 use super::{Executor, view};
@@ -38,7 +38,7 @@ impl<W: World> Executor<'_, W> {
         let alone = |entry| QueuePage { entries: vec![entry], next: None };
         match asked {
             QueueRequest::Id(QueueId::Reservation(id)) => {
-                self.core.check_reservation(id).map_err(super::admission::refused)?;
+                self.core.check_reservation(id).map_err(crate::command::refused)?;
                 let reservation = self.core.reservation(id);
                 let entry = reservation.map(|reservation| promise(id, reservation, self.now));
                 Ok(QueuePage { entries: entry.into_iter().collect(), next: None })

@@ -8,12 +8,13 @@ use std::time::Duration;
 use serde_json::{Map, json};
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::admission::{Requester, refused};
+use super::claim::Requester;
 use super::job::{GroupJob, UnitJob};
 use super::postponed::PostponedRequest;
 use super::settings::{plan, policy};
 use super::world::World;
 use super::{Executor, view};
+use crate::command::refused;
 use crate::command::{
     Caller, Command, CommandError, ErrorKind, JobPriority, QueueId, Reply, ReserveRequest, Wait,
 };
@@ -312,7 +313,7 @@ impl<W: World> Executor<'_, W> {
         };
         let Some(entry) = self.state.entries.get_mut(&id) else { return Vec::new() };
         let replies = std::mem::take(&mut entry.release_replies);
-        let error = super::admission::cgroup_error(error);
+        let error = crate::command::cgroup_error(error);
         self.push(Input::ReleaseFailed(id));
         for reply in replies {
             self.answer(Some(reply), Err(error.clone()));
