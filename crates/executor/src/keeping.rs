@@ -12,8 +12,7 @@
 
 use super::Executor;
 use super::world::{Move, World};
-use crate::command::cgroup_error;
-use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
+use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, cgroup_error};
 use crate::found::{Attach, DiscoveredTask, Finder};
 use crate::group::{Attachment, Group, HeldBy, Members, Reach, Surroundings, UnitPlace};
 use crate::rights::Role;

@@ -6,7 +6,8 @@
 //! that. What is asked for a process on its way back is held until it is there, because from where it
 //! is now it would not be known where it belongs.
 //!
-//! Limits. A way back that failed is tried again in the next cycle.
+//! Limits. A way back that failed is tried again in the next cycle. Who is frozen by others on it, and is
+//! given a slot meanwhile, holds that and is put in place once it is thawed.
 
 use super::Executor;
 use super::claim::{Claim, Requester};
@@ -16,8 +17,7 @@ use super::keeping::LeavingDecision;
 use super::message::AttachResult;
 use super::postponed::{PostponedRequest, Until};
 use super::world::{Whereabouts, World};
-use crate::command::cgroup_error;
-use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
+use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, cgroup_error};
 use crate::group::{Attached, CgroupError, Origin, Reach};
 use lrs_config::Mode;
 use lrs_core::model::TaskId;

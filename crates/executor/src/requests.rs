@@ -14,9 +14,9 @@ use super::postponed::PostponedRequest;
 use super::settings::{plan, policy};
 use super::world::World;
 use super::{Executor, view};
-use crate::command::refused;
 use crate::command::{
     Caller, Command, CommandError, ErrorKind, JobPriority, QueueId, Reply, ReserveRequest, Wait,
+    refused,
 };
 use crate::found::Hint;
 use crate::group::CgroupError;
