@@ -38,7 +38,7 @@ pub fn status(access: &Access, now: BootTime) -> Arc<proto::Status> {
     daemon.promotion_seconds = Some(access.last_turn.promotions());
     daemon.events =
         counts.events.iter().map(|(kind, count)| (kind.as_str().to_owned(), *count)).collect();
-    daemon.failed = counts.failed;
+    daemon.failed = Some(counts.failed);
     status
 }
 

@@ -16,9 +16,9 @@ use super::discover::{environment, pattern, template};
 use super::quantity::{self, duration, memory_amount, whole_mebibytes};
 use super::rule::{Means, Pattern, Template};
 use super::value::{
-    self, Node, Wrong, account, address, auto, because, bus, cgroup_root, directory, disk_tiers,
-    labels, list, listen_address, log_filter, node_id, number, plain, socket_address, text,
-    user_name, version, word, words,
+    self, Node, Wrong, account, address, auto, bus, cgroup_root, directory, disk_tiers, labels,
+    list, listen_address, log_filter, node_id, number, plain, socket_address, text, user_name,
+    version, word, words,
 };
 use super::{Auto, Bus, Config, DiskTiers, Mode, OfferBy, PassiveCpu, RootPath, Version};
 use lrs_core::model::{Label, Priority, Standing};

@@ -207,7 +207,9 @@ fn counters(status: &proto::Status, to: &mut Samples) {
         to.count(&of::REFUSALS, &[], totals.refused);
     }
     let Some(daemon) = &status.daemon else { return };
-    to.count(&of::FAILED, &[], daemon.failed);
+    // It comes with the events.
+    let Some(failed) = daemon.failed else { return };
+    to.count(&of::FAILED, &[], failed);
     // From 0 on, so that the first one is a step that rate() sees.
     for kind in EVENTS {
         to.count(&of::EVENTS, &[kind], daemon.events.get(*kind).copied().unwrap_or(0));

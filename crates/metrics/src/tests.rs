@@ -88,7 +88,7 @@ fn full() -> Reading {
                 sum: 0.1,
             }),
             events: [("expanded".to_owned(), 3), ("from a later lrsd".to_owned(), 1)].into(),
-            failed: 2,
+            failed: Some(2),
         }),
         ..proto::Status::default()
     };

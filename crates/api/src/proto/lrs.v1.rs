@@ -78,8 +78,8 @@ pub struct Daemon {
         u64,
     >,
     /// Of `exit`: those of main processes that ended otherwise than with status 0.
-    #[prost(uint64, tag = "6")]
-    pub failed: u64,
+    #[prost(uint64, optional, tag = "6")]
+    pub failed: ::core::option::Option<u64>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
