@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -136,7 +136,7 @@ pub struct EventRing {
     kept: RwLock<KeptEvents>,
     ended: RwLock<Ends>,
     newest: watch::Sender<u64>,
-    counts: Mutex<EventCounts>,
+    counts: RwLock<EventCounts>,
 }
 
 /// How many events there were since lrsd started.
@@ -156,25 +156,25 @@ impl EventRing {
             kept: RwLock::new(KeptEvents::new(capacity)),
             ended: RwLock::new(Ends::new(capacity)),
             newest: watch::Sender::new(0),
-            counts: Mutex::default(),
+            counts: RwLock::default(),
         };
         for event in recovered {
             ring.push(event);
         }
-        *ring.counts.lock().unwrap_or_else(PoisonError::into_inner) = EventCounts::default();
+        *ring.counts.write().unwrap_or_else(PoisonError::into_inner) = EventCounts::default();
         ring
     }
 
     /// How many were added; those of the time before are not among them.
     pub fn counts(&self) -> EventCounts {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds one; where there is no room an older one goes.
     pub fn push(&self, event: Event) {
         let seq = event.seq;
         {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.counts.write().unwrap_or_else(PoisonError::into_inner);
             *counts.events.entry(event.kind).or_default() += 1;
             let failed = event.kind == EventKind::Exit
                 && Exit::noted(&event.inputs).is_some_and(Exit::failed);

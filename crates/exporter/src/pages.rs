@@ -62,7 +62,10 @@ impl Page {
 
     /// Whether lrsd answers and its control loop turns; else why not, as a sentence.
     pub fn health(&self) -> Result<(), &str> {
-        self.health.as_ref().map(|()| ()).map_err(|why| &**why)
+        match &self.health {
+            Ok(()) => Ok(()),
+            Err(why) => Err(why),
+        }
     }
 }
 
