@@ -13,6 +13,6 @@ fi
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :
     if [ "$1" -ge 1 ]; then
-        systemctl try-restart lrsd.service >/dev/null 2>&1 || :
+        systemctl try-restart lrsd.service lrs-exporter.service >/dev/null 2>&1 || :
     fi
 fi

@@ -5,7 +5,7 @@ fi
 # What Fedora's %systemd_preun expands to. Tasks are not in lrsd.service, so they go on.
 if [ "$1" -eq 0 ]; then
     if [ -d /run/systemd/system ]; then
-        systemctl --no-reload disable --now lrsd.service >/dev/null 2>&1 || :
+        systemctl --no-reload disable --now lrsd.service lrs-exporter.service >/dev/null 2>&1 || :
     fi
     # The directory says who lrs-yarn.service ran as. What is in there is that account's: root does not
     # open it, and lends that account no terminal.

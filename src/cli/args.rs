@@ -224,6 +224,17 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// What Prometheus wants to know of this node, as text
+    ///
+    /// For the textfile collector of node_exporter; lrs-exporter(8) serves the same. An lrsd that does not answer
+    /// is the metric lrs_up with the value 0 and exit code 3. docs/monitoring.md has the names.
+    #[command(after_help = "Example, once a minute:\n  \
+        lrsctl metrics >lrs.prom.new; mv lrs.prom.new lrs.prom")]
+    Metrics {
+        /// Write OpenMetrics, not the text format of Prometheus
+        #[arg(long)]
+        openmetrics: bool,
+    },
     /// This node as a YARN node: its managers, its containers, its settings
     Yarn {
         #[command(subcommand)]

@@ -9,7 +9,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("What goes on", &["status", "tasks", "task", "queue", "jobs", "history", "events", "why"]),
     ("Run tasks", &["run", "submit", "log", "admit", "wait", "kill", "release", "priority"]),
     ("Slots for schedulers", &["reserve", "cancel"]),
-    ("Operate a node", &["doctor", "config", "reload", "drain", "resume", "yarn"]),
+    ("Operate a node", &["doctor", "config", "reload", "drain", "resume", "metrics", "yarn"]),
     ("Measure", &["demo", "bench"]),
     ("Help", &["help", "man", "completions"]),
 ];

@@ -22,6 +22,7 @@ mod inherited;
 mod kill;
 mod local;
 mod manage;
+mod metrics;
 mod output;
 mod pages;
 #[cfg(test)]
@@ -110,6 +111,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }
+        Command::Metrics { openmetrics } => metrics::metrics(lrsd, openmetrics, out),
         Command::Yarn { command } => yarn::execute(&command, lrsd, out),
         Command::Bench { args } => match exec::bench(cli.json, args)? {},
         Command::Demo(args) => lrs_bench::demo(&args, out),

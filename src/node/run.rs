@@ -50,7 +50,12 @@ pub fn run(
             }
         };
         let now = clock::now();
+        let before = daemon.core().totals().promoted;
         daemon.turn(happened, now);
+        let promoted = daemon.core().totals().promoted.saturating_sub(before);
+        if promoted > 0 {
+            last_turn.promoted(promoted, clock::boot_time().since(now.boot));
+        }
         daemon.turned(clock::cpu_time());
         last_turn.ended(now.boot);
         if let Some(watchdog) = &mut watchdog {

@@ -14,10 +14,10 @@ use crate::core::pace;
 use crate::publish::{GUARD, SLOTS, Snapshot};
 use crate::server::request;
 use crate::units::{BootTime, Share};
-use crate::{proto, wire};
+use crate::{clock, proto, wire};
 
-/// What is, as of now: with how long the loop that says so has not turned, and a first warning if it
-/// hangs.
+/// What is, as of now: with how long the loop that says so has not turned, a first warning if it
+/// hangs, and lrsd itself.
 pub fn status(access: &Access, now: BootTime) -> Arc<proto::Status> {
     let mut status = Arc::clone(&access.snapshot.borrow().status);
     let hanging = hanging(access, now);
@@ -31,7 +31,22 @@ pub fn status(access: &Access, now: BootTime) -> Arc<proto::Status> {
         );
         answer.warnings.insert(0, warning);
     }
+    let counts = access.events.counts();
+    let daemon = answer.daemon.get_or_insert_default();
+    daemon.cpu_seconds = Some(clock::cpu_time().as_secs_f64());
+    daemon.resident_bytes = resident();
+    daemon.promotion_seconds = Some(access.last_turn.promotions());
+    daemon.events =
+        counts.events.iter().map(|(kind, count)| (kind.as_str().to_owned(), *count)).collect();
+    daemon.failed = Some(counts.failed);
     status
+}
+
+/// Memory of this process, in bytes; the second figure of proc_pid_statm(5) is in pages.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages = statm.split(' ').nth(1)?.parse::<u64>().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
 }
 
 /// How long the loop has not turned, if it hangs.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fake;
+mod metrics;
 mod read;
 mod run;
 

@@ -59,6 +59,7 @@ fn full_status() -> Status {
         started_at: time(1_767_323_000),
         running: Some(Running { tasks: 1, ..Default::default() }),
         last_turn_seconds: Some(0.25),
+        daemon: None,
     }
 }
 

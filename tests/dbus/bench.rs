@@ -125,6 +125,7 @@ pub fn task(number: u64) -> proto::Task {
 pub fn status() -> proto::Status {
     proto::Status {
         last_turn_seconds: None,
+        daemon: None,
         running: Some(proto::Running { tasks: 1, rated: 1, rate_sum: 0.5, ..Default::default() }),
         node: Some(proto::Node {
             hostname: "h".into(),

@@ -292,6 +292,7 @@ fn variant(json: &Json) -> Value<'static> {
 /// Fields that differ from run to run.
 const OF_THE_MOMENT: &[&str] = &[
     "node",
+    "daemon",
     "started_at",
     "at",
     "admitted_at",

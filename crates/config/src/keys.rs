@@ -16,9 +16,9 @@ use super::discover::{environment, pattern, template};
 use super::quantity::{self, duration, memory_amount, whole_mebibytes};
 use super::rule::{Means, Pattern, Template};
 use super::value::{
-    self, Node, Wrong, account, address, auto, because, bus, cgroup_root, directory, disk_tiers,
-    labels, list, listen_address, log_filter, node_id, number, plain, text, user_name, version,
-    word, words,
+    self, Node, Wrong, account, address, auto, bus, cgroup_root, directory, disk_tiers, labels,
+    list, listen_address, log_filter, node_id, number, plain, socket_address, text, user_name,
+    version, word, words,
 };
 use super::{Auto, Bus, Config, DiskTiers, Mode, OfferBy, PassiveCpu, RootPath, Version};
 use lrs_core::model::{Label, Priority, Standing};
@@ -162,7 +162,11 @@ pub static SECTIONS: &[Section] = &[
     Section { name: "cgroup", doc: "Where the cgroups of tasks are made.", keys: CGROUP },
     Section { name: "grpc", doc: "The socket that lrsctl and schedulers talk to.", keys: GRPC },
     Section { name: "dbus", doc: "The D-Bus interface, org.lrs.Shaper1.", keys: DBUS },
-    Section { name: "metrics", doc: "Metrics for Prometheus. Not built yet.", keys: METRICS },
+    Section {
+        name: "metrics",
+        doc: "Metrics for Prometheus: docs/monitoring.md has the names.",
+        keys: METRICS,
+    },
     Section {
         name: "yarn",
         doc: "An unmodified Hadoop node: containers become tasks, and slots are offered to the \
@@ -427,14 +431,18 @@ table! {
     /// `[metrics]`
     METRICS = "metrics": Metrics in Config, |config| &mut config.metrics;
 
-    /// The address to serve on; empty is off.
-    Restart listen: String = String::new(), "\"\"", |v| match text(v)? {
-        "" => Ok(String::new()),
-        _ => because(
-            "not built yet in this version of LRS",
-            "set metrics.listen = \"\" and read \"lrsctl status --json\"",
-        ),
-    };
+    /// The address on which lrs-exporter serves /metrics and /healthz: "127.0.0.1:9753" for an agent
+    /// on this node, "0.0.0.0:9753" or "[::]:9753" for a Prometheus elsewhere. Everybody who reaches it may
+    /// read it. Empty is off. lrsd itself opens no port; `systemctl enable --now lrs-exporter` starts
+    /// what does (docs/monitoring.md).
+    Live listen: String = String::new(), r#""" or an address and a port such as "127.0.0.1:9753""#,
+        |v| match text(v)? {
+            "" => Ok(String::new()),
+            _ => socket_address(v),
+        };
+    /// How many jobs have series of their own, those with most tasks; the rest is the job "other".
+    /// 0: none, so that no name of a job leaves the node.
+    Live jobs: u32 = 0, "0..=1000", |v| number(v, 0..=1000);
 }
 
 table! {

@@ -135,7 +135,8 @@ fn values_arrive_in_their_fields() {
         [dbus]
         bus = "unix:path=/tmp/lrs-1/bus"
         [metrics]
-        listen = ""
+        listen = "[::1]:9753"
+        jobs = 20
         [yarn]
         enabled = true
         conf_dir = "/opt/hadoop/etc/hadoop/"
@@ -229,7 +230,7 @@ fn values_arrive_in_their_fields() {
             version: Auto::Fixed(Version::V1),
             memory_controller: false,
         },
-        metrics: Metrics::default(),
+        metrics: Metrics { listen: "[::1]:9753".into(), jobs: 20 },
         dbus: Dbus { bus: Bus::Address("unix:path=/tmp/lrs-1/bus".into()) },
         grpc: Grpc {
             listen: vec!["/tmp/lrs-1/a.sock".into(), "/tmp/lrs-1/b.sock".into()],
@@ -370,11 +371,11 @@ const FAULTY: &[(&str, &str)] = &[
     ("[dbus]\nbus = \"unixexec:path=/bin/sh\"", "is not the address of a unix socket"),
     ("[dbus]\nbus = \"autolaunch:\"", "is not the address of a unix socket"),
     ("[dbus]\nbus = \"unix:path=/x;tcp:port=1\"", "is not the address of a unix socket"),
+    ("[metrics]\nlisten = \"localhost:9753\"", "expected \"\" or an address and a port"),
+    ("[metrics]\nlisten = \"127.0.0.1:0\"", "metrics.listen = \"127.0.0.1:0\""),
+    ("[metrics]\nlisten = \"9753\"", "metrics.listen = \"9753\""),
+    ("[metrics]\njobs = 1001", "metrics.jobs = 1001"),
     // In the contract, not in this version.
-    (
-        "[metrics]\nlisten = \"127.0.0.1:9000\"",
-        "metrics.listen = \"127.0.0.1:9000\": not built yet",
-    ),
     ("[grpc]\nlisten = [\"127.0.0.1:7777\"]", "grpc.listen = \"127.0.0.1:7777\": not built yet"),
     (
         "[guard]\nfreeze_hold = \"0s\"",
@@ -484,7 +485,6 @@ fn changed_keys_say_which_need_a_restart() {
             "cgroup.memory_controller",
             "grpc.listen",
             "dbus.bus",
-            "metrics.listen",
             "yarn.enabled",
             "yarn.conf_dir",
             "yarn.local_dirs",

@@ -285,6 +285,13 @@ pub(super) fn listen_address(node: &Node<'_>) -> Taken<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
+/// The address of a host, not its name, and a port.
+pub(super) fn socket_address(node: &Node<'_>) -> Taken<String> {
+    let address = text(node)?.parse::<std::net::SocketAddr>();
+    let address = address.ok().filter(|address| address.port() != 0);
+    address.map(|address| address.to_string()).ok_or(Rejection::OutOfRange)
+}
+
 /// Socket paths as [`listen_address`] reads them.
 pub(super) fn show_sockets<S: Serializer>(
     paths: &[PathBuf],

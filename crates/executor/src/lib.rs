@@ -205,6 +205,8 @@ struct State<W> {
     /// The task in the I/O lane that was looked at last.
     lane_looked: Option<TaskId>,
     cycles: u64,
+    /// How long the last reading took.
+    reading_took: Option<std::time::Duration>,
     cpus: UsableCpus,
     /// The whole disks of the node, as of the last reading.
     whole_disks: Vec<(u32, u32)>,

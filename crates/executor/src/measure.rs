@@ -149,6 +149,7 @@ impl<W: World> Executor<'_, W> {
             frozen_root,
         } = report;
         self.state.whole_disks = disks;
+        self.state.reading_took = Some(sample.took);
         let is_slow = sample.took > self.period() / 2;
         if let Some(others) =
             is_slow.then(|| self.state.pacing.slow.one_more(self.now.boot)).flatten()

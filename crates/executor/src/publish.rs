@@ -71,24 +71,57 @@ pub fn exit(exit: Option<Exit>) -> (Option<i32>, Option<i32>) {
     }
 }
 
-/// When the loop last finished a turn, which no snapshot tells: one that hangs makes none.
+/// When the loop last finished a turn, which no snapshot tells: one that hangs makes none; and how
+/// long the turns took that promoted tasks.
 #[derive(Debug)]
-pub struct LastTurn(AtomicU64);
+pub struct LastTurn {
+    at: AtomicU64,
+    promotions: [AtomicU64; BOUNDS.len() + 1],
+    promotions_micros: AtomicU64,
+}
+
+/// Upper bounds of `Daemon.promotion_seconds`.
+const BOUNDS: [f64; 12] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
 
 impl LastTurn {
     /// `now` stands for the first one.
     pub fn new(now: BootTime) -> LastTurn {
-        LastTurn(AtomicU64::new(micros(now)))
+        LastTurn {
+            at: AtomicU64::new(micros(now)),
+            promotions: Default::default(),
+            promotions_micros: AtomicU64::new(0),
+        }
     }
 
     /// A turn that began at `now` has ended.
     pub fn ended(&self, now: BootTime) {
-        self.0.store(micros(now), Ordering::Relaxed);
+        self.at.store(micros(now), Ordering::Relaxed);
     }
 
     /// How long ago that was.
     pub fn age(&self, now: BootTime) -> Duration {
-        Duration::from_micros(micros(now).saturating_sub(self.0.load(Ordering::Relaxed)))
+        Duration::from_micros(micros(now).saturating_sub(self.at.load(Ordering::Relaxed)))
+    }
+
+    /// A turn that promoted so many tasks `took` so long.
+    pub fn promoted(&self, tasks: u64, took: Duration) {
+        let bucket = BOUNDS.partition_point(|bound| *bound < took.as_secs_f64());
+        if let Some(count) = self.promotions.get(bucket) {
+            count.fetch_add(tasks, Ordering::Relaxed);
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).saturating_mul(tasks);
+        self.promotions_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// All promotions by the time of their turns.
+    pub fn promotions(&self) -> proto::Histogram {
+        proto::Histogram {
+            bounds: BOUNDS.to_vec(),
+            counts: self.promotions.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+            sum: Duration::from_micros(self.promotions_micros.load(Ordering::Relaxed))
+                .as_secs_f64(),
+        }
     }
 }
 
@@ -103,6 +136,16 @@ pub struct EventRing {
     kept: RwLock<KeptEvents>,
     ended: RwLock<Ends>,
     newest: watch::Sender<u64>,
+    counts: RwLock<EventCounts>,
+}
+
+/// How many events there were since lrsd started.
+#[derive(Clone, Debug, Default)]
+pub struct EventCounts {
+    /// By their type.
+    pub events: BTreeMap<EventKind, u64>,
+    /// Of the type `exit`: those of main processes that ended otherwise than with status 0.
+    pub failed: u64,
 }
 
 impl EventRing {
@@ -113,16 +156,30 @@ impl EventRing {
             kept: RwLock::new(KeptEvents::new(capacity)),
             ended: RwLock::new(Ends::new(capacity)),
             newest: watch::Sender::new(0),
+            counts: RwLock::default(),
         };
         for event in recovered {
             ring.push(event);
         }
+        *ring.counts.write().unwrap_or_else(PoisonError::into_inner) = EventCounts::default();
         ring
+    }
+
+    /// How many were added; those of the time before are not among them.
+    pub fn counts(&self) -> EventCounts {
+        self.counts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds one; where there is no room an older one goes.
     pub fn push(&self, event: Event) {
         let seq = event.seq;
+        {
+            let mut counts = self.counts.write().unwrap_or_else(PoisonError::into_inner);
+            *counts.events.entry(event.kind).or_default() += 1;
+            let failed = event.kind == EventKind::Exit
+                && Exit::noted(&event.inputs).is_some_and(Exit::failed);
+            counts.failed += u64::from(failed);
+        }
         let event = Packed::of(&event);
         if matches!(event.kind, EventKind::Completed | EventKind::Left | EventKind::Exit) {
             self.ended.write().unwrap_or_else(PoisonError::into_inner).note(&event);
@@ -275,5 +332,31 @@ mod tests {
         assert!(!ring.about("a").1);
         ring.push(event(3, "b"));
         assert_eq!(ring.about("a"), (vec![], true));
+    }
+
+    #[test]
+    fn events_are_counted_since_the_start_and_failures_apart() {
+        let ring = EventRing::new(2, [event(1, "a"), event(2, "b")]);
+        assert!(ring.counts().events.is_empty(), "those of the time before do not count");
+        for (seq, exit) in [(3, Exit::Status(0)), (4, Exit::Status(3))] {
+            let mut inputs = serde_json::Map::new();
+            exit.note(&mut inputs);
+            ring.push(Event { kind: EventKind::Exit, inputs, ..event(seq, "a") });
+        }
+        let counts = ring.counts();
+        assert_eq!((counts.events.get(&EventKind::Exit), counts.failed), (Some(&2), 1));
+    }
+
+    #[test]
+    fn promotions_are_in_the_bucket_of_their_turn() {
+        let turns = LastTurn::new(BootTime::default());
+        turns.promoted(1, Duration::from_micros(100));
+        turns.promoted(3, Duration::from_micros(101));
+        turns.promoted(1, Duration::from_secs(2));
+        let promotions = turns.promotions();
+        assert_eq!(promotions.counts.len(), promotions.bounds.len() + 1);
+        assert_eq!((promotions.counts[0], promotions.counts[1]), (1, 3));
+        assert_eq!(promotions.counts.last(), Some(&1));
+        assert!((promotions.sum - 2.000_403).abs() < 1e-9, "{}", promotions.sum);
     }
 }

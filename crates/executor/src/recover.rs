@@ -151,6 +151,7 @@ impl<W: World> Loop<W> {
             running: lrs_api::proto::Running::default(),
             lane_looked: None,
             cycles: 0,
+            reading_took: None,
             cpus,
             whole_disks: resumed.whole_disks,
             started: now.boot,

@@ -202,6 +202,11 @@ impl<W: World> Executor<'_, W> {
             running: Some(self.state.running),
             // As of the answer, not of the snapshot.
             last_turn_seconds: None,
+            // What else is in it is as of the answer too.
+            daemon: Some(proto::Daemon {
+                cycle_seconds: self.state.reading_took.map(|took| took.as_secs_f64()),
+                ..proto::Daemon::default()
+            }),
         }
     }
 

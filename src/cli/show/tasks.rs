@@ -45,7 +45,7 @@ pub(super) fn title(task: OnNode<'_>) -> String {
 
 pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
     [
-        (starves(task), "starves"),
+        (lrs_metrics::starves(task.task, task.cpus), "starves"),
         (task.cpu_lane.is_some(), "lane"),
         (task.overflow, "overflow"),
         (task.slotless, "slotless"),
@@ -59,19 +59,6 @@ pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
     .into_iter()
     .filter_map(|(is, word)| is.then_some(word))
     .collect()
-}
-
-/// A passive task that wants the CPU, as far as is known, and has got less than a tenth of one in the
-/// last cycle. From one that is only booked nothing is withheld.
-fn starves(task: OnNode<'_>) -> bool {
-    let wants = matches!(
-        proto::Class::try_from(task.class),
-        Ok(proto::Class::Cpu | proto::Class::Moderate)
-    );
-    task.tier == proto::Tier::Passive as i32
-        && task.attachment != proto::Attachment::None as i32
-        && wants
-        && task.cpu_share.zip(task.cpus).is_some_and(|(share, cpus)| share * cpus < 0.1)
 }
 
 /// How the main process ended; a dash: it runs.

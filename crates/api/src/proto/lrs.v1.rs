@@ -49,6 +49,50 @@ pub struct Status {
     /// that. Absent in WatchStatus.
     #[prost(double, optional, tag = "14")]
     pub last_turn_seconds: ::core::option::Option<f64>,
+    #[prost(message, optional, tag = "15")]
+    pub daemon: ::core::option::Option<Daemon>,
+}
+/// lrsd itself, for those who watch it (`lrsctl metrics`). All but `cycle_seconds` is as of the answer and
+/// absent in WatchStatus.
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Daemon {
+    /// CPU time of all its threads since it started.
+    #[prost(double, optional, tag = "1")]
+    pub cpu_seconds: ::core::option::Option<f64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub resident_bytes: ::core::option::Option<u64>,
+    /// How long the last reading of the node and its tasks took. Absent: there was none yet.
+    #[prost(double, optional, tag = "3")]
+    pub cycle_seconds: ::core::option::Option<f64>,
+    /// Promotions since it started, by the time from the moment at which the control loop woke until it had
+    /// written the weights and everything else of that turn: what is before that, such as the wait of the loop
+    /// for a CPU, is not in it.
+    #[prost(message, optional, tag = "4")]
+    pub promotion_seconds: ::core::option::Option<Histogram>,
+    /// Events since it started, by their type (`Event.type`). A type without an event is not in it.
+    #[prost(btree_map = "string, uint64", tag = "5")]
+    pub events: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        u64,
+    >,
+    /// Of `exit`: those of main processes that ended otherwise than with status 0.
+    #[prost(uint64, optional, tag = "6")]
+    pub failed: ::core::option::Option<u64>,
+}
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Histogram {
+    /// Upper bounds, each included, in ascending order.
+    #[prost(double, repeated, tag = "1")]
+    pub bounds: ::prost::alloc::vec::Vec<f64>,
+    /// How many were in each bucket alone, and behind them how many were above the last bound.
+    #[prost(uint64, repeated, tag = "2")]
+    pub counts: ::prost::alloc::vec::Vec<u64>,
+    #[prost(double, tag = "3")]
+    pub sum: f64,
 }
 /// As of the last change or, on a node with many tasks, the last cycle.
 #[derive(serde::Serialize)]

@@ -36,10 +36,12 @@ state=$(systemctl is-enabled lrsd.service)
 [ "$state" = disabled ] || fault "lrsd.service is $state, not disabled"
 state=$(systemctl is-active lrsd.service)
 [ "$state" = inactive ] || fault "lrsd.service is $state, not inactive"
+state=$(systemctl is-enabled lrs-exporter.service)
+[ "$state" = disabled ] || fault "lrs-exporter.service is $state, not disabled"
 grep -qvE '^(#|\[|$)' /etc/lrs/lrs.toml && fault "the installed lrs.toml sets something"
 lrsctl config check /etc/lrs/lrs.toml || fault "the installed lrs.toml does not pass its check"
 [ -s /usr/share/man/man8/lrsd.8.gz ] || fault "no manual page"
-for unit in lrsd lrs-yarn; do
+for unit in lrsd lrs-yarn lrs-exporter; do
     systemd-analyze verify --man=no $unit.service || fault "systemd-analyze verify $unit.service: status $?"
 done
 
@@ -108,7 +110,7 @@ systemctl set-property --runtime lrs.slice MemoryHigh=8G
 
 step remove
 dpkg --remove lrs || fault "dpkg --remove: status $?"
-! pgrep -x 'lrsd|lrs-yarn' || fault "a daemon survived the removal"
+! pgrep -x 'lrsd|lrs-yarn|lrs-exporter' || fault "a daemon survived the removal"
 tasks_neutral remove
 systemctl daemon-reload
 [ "$(guest_weights)" = "$own_weights" ] ||
@@ -126,7 +128,7 @@ lrsctl events --since 1 --no-follow | grep -w released || fault "no event of gue
 step 'purge under tasks'
 postrm=$(cat /var/lib/dpkg/info/lrs.postrm)
 dpkg --purge lrs || fault "dpkg --purge: status $?"
-! pgrep -x 'lrsd|lrs-yarn' || fault "a daemon survived the purge"
+! pgrep -x 'lrsd|lrs-yarn|lrs-exporter' || fault "a daemon survived the purge"
 tasks_neutral purge
 [ ! -e /etc/lrs ] || fault "the purge left /etc/lrs"
 getent group lrs >/dev/null || fault "the purge took the group"

@@ -1,0 +1,5 @@
+//! `lrs-exporter`; everything is in [`lrs_exporter`].
+
+fn main() -> std::process::ExitCode {
+    lrs_exporter::main()
+}
