@@ -74,6 +74,11 @@ impl<'a> Turn<'a> {
         self.choices
     }
 
+    /// What has started, in order, and what the policy could not take into account.
+    pub fn into_outcome(self) -> (Vec<Choice>, BTreeSet<String>) {
+        (self.choices, self.warnings)
+    }
+
     /// When this is.
     pub fn now(&self) -> Duration {
         self.now

@@ -65,8 +65,9 @@ pub fn decide(
             let before = clock();
             let mut turn = Turn::new(&mut cluster, Duration::ZERO);
             policy.assign(&nodes, &mut turn);
-            let choices = turn.into_choices();
+            let (choices, warnings) = turn.into_outcome();
             figures.decide(clock().saturating_sub(before));
+            figures.warn(warnings.into_iter());
             for choice in &choices {
                 let seconds = choice.transfer_seconds.unwrap_or(0.0);
                 figures.start("", Some(choice.locality), seconds);

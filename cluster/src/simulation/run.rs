@@ -366,8 +366,9 @@ impl<'a> Run<'a> {
         let before = (self.clock)();
         let mut turn = Turn::new(&mut self.cluster, now);
         self.policy.assign(&self.nodes[nodes], &mut turn);
-        let choices = turn.into_choices();
+        let (choices, warnings) = turn.into_outcome();
         self.figures.decide((self.clock)().saturating_sub(before));
+        self.figures.warn(warnings.into_iter());
         choices.into_iter().try_for_each(|choice| self.start(&choice, now))
     }
 

@@ -352,3 +352,22 @@ fn delay_waits_for_seconds_and_not_for_offers() {
         assert!(seconds < 300 || offers > 100.0, "{offers}");
     }
 }
+
+#[test]
+fn what_a_policy_could_not_take_into_account_is_in_the_table_and_the_json() {
+    let mut suite = small();
+    suite.keep("static/lsap-uniform");
+    let of = |warnings: &[&str]| {
+        let mut figures = Figures::default();
+        figures.warn(warnings.iter().map(|one| (*one).to_owned()));
+        Values::of(&figures)
+    };
+    let runs = Runs(vec![of(&[]), of(&["5 of 9 tasks", "more"]), of(&["6 of 9 tasks"])]);
+    let (with, without) = (vec![Ok(runs)], vec![Ok(Runs(vec![of(&[])]))]);
+    let sentence = "in 2 decisions of 3 runs; the first: 5 of 9 tasks";
+    let line = format!("- warning, static/lsap-uniform: {sentence}\n");
+    assert!(tables(&suite, &with).ends_with(&line), "{}", tables(&suite, &with));
+    assert_eq!(json(&suite, &with)["cases"][0]["warning"], sentence);
+    assert!(!tables(&suite, &without).contains("warning"));
+    assert!(json(&suite, &without)["cases"][0]["warning"].is_null());
+}
