@@ -222,6 +222,8 @@ pub struct Cluster {
     /// Tasks that wait for a node that can run them, or run, by kind.
     maps: usize,
     reduces: usize,
+    /// Fields of the input that are not known.
+    pub(crate) unknown: Vec<String>,
     /// Numbers to be used again.
     pub(crate) spare_jobs: Vec<JobId>,
     pub(crate) spare_tasks: Vec<TaskId>,

@@ -8,7 +8,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`input`], [`check`] | what a file says; all of its faults, or a cluster |
+//! | [`input`], [`shape`], [`check`] | what a file says; all of its faults, or a cluster |
 //! | [`cluster`] | nodes, jobs and tasks, indexed by where input lies |
 //! | [`live`] | what a cluster goes through beside starts and ends: for a simulator |
 //! | [`turn`] | the trait of a policy; the only way in which it starts a task; reasons |
@@ -41,6 +41,7 @@ mod node;
 pub mod plan;
 pub mod preempt;
 pub mod resources;
+pub mod shape;
 pub mod solver;
 pub mod turn;
 mod waiting;

@@ -26,7 +26,8 @@ pub struct Plan {
     pub assigned: Vec<Assigned>,
     /// The jobs with tasks that wait.
     pub waiting: Vec<WaitingJob>,
-    /// What does not fit together in the input.
+    /// What is not known or does not fit together in the input, and what the policy could not take into
+    /// account.
     pub warnings: Vec<String>,
     /// Totals.
     pub summary: Summary,
@@ -141,7 +142,8 @@ fn report(name: &'static str, policy: &dyn Policy, turn: Turn<'_>) -> Plan {
         let (name, reason) = (job.name.clone(), reason.to_string());
         waiting.push(WaitingJob { job: name, tasks, reason, passed });
     }
-    let mut warnings = warnings(cluster);
+    let mut warnings: Vec<String> =
+        cluster.unknown.iter().cloned().chain(warnings(cluster)).collect();
     warnings.extend(turn.warnings.iter().cloned());
     for (job, mut tasks) in unfit(cluster) {
         let (first, count) = (tasks.remove(0), tasks.len() + 1);

@@ -100,7 +100,7 @@ pub struct Figures {
     lost: [u64; 3],
     wasted: f64,
     forecast: Forecast,
-    /// How often a policy could not take something into account, and what it said first.
+    /// How often a policy could not take something into account, and the first warning.
     warned: u64,
     warning: Option<String>,
     /// Figures that are not counted.

@@ -432,7 +432,8 @@ impl Scenario {
         let nodes = (0..self.nodes.count).map(node).collect();
         let (groups, jobs) = (self.groups.clone(), Vec::new());
         let network = network.or_else(|| self.network.clone());
-        check(ClusterInput { nodes, network, groups, jobs }).map_err(|faults| faults.0)
+        check(ClusterInput { nodes, network, groups, jobs, ..ClusterInput::default() })
+            .map_err(|faults| faults.0)
     }
 
     /// The slots of a node at its start.

@@ -67,7 +67,7 @@ pub enum Wrong {
     Shape {
         /// The case, or the file.
         at: String,
-        /// What the parser says.
+        /// The key, what is there and what belongs there; of what is no TOML what the parser says.
         what: String,
     },
     /// A case that is not there.
@@ -93,7 +93,46 @@ pub enum Wrong {
 
 fn parsed<T: for<'de> Deserialize<'de>>(at: &str, table: Table) -> Result<T, Wrong> {
     T::deserialize(table)
-        .map_err(|error| Wrong::Shape { at: at.to_owned(), what: error.message().to_owned() })
+        .map_err(|error| Wrong::Shape { at: at.to_owned(), what: sentence(&error.to_string()) })
+}
+
+/// What serde finds wrong in a table as a sentence: the key, what is there, what is wanted.
+fn sentence(error: &str) -> String {
+    let (message, key) = error.trim_end().split_once("\nin `").unwrap_or((error.trim_end(), ""));
+    let key = key.trim_end_matches('`');
+    let inside = |name: &str| match key {
+        "" => name.to_owned(),
+        _ if key == name || key.ends_with(&format!(".{name}")) => key.to_owned(),
+        _ => format!("{key}.{name}"),
+    };
+    let quoted = |rest: &str| rest.split('`').nth(1).unwrap_or("").to_owned();
+    let words = |rest: &str| rest.replace('`', "").replace("one of ", "");
+    if let Some(rest) = message.strip_prefix("missing field ") {
+        return format!("{}: missing; write it", inside(&quoted(rest)));
+    }
+    let (there, wanted) = message.split_once(", expected ").unwrap_or((message, ""));
+    if let Some(rest) = there.strip_prefix("unknown field ") {
+        let known = words(wanted);
+        return format!("{}: there is no such key; there are {known}", inside(&quoted(rest)));
+    }
+    let at = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    if let Some(rest) = there.strip_prefix("unknown variant ") {
+        return format!("{at}{:?} is none of {}", quoted(rest), words(wanted));
+    }
+    let wanted = match wanted.trim_start_matches("a map or ").trim_start_matches("struct ") {
+        "" => return format!("{at}{message}"),
+        "usize" | "u64" | "u32" => "a whole number from 0 on",
+        "i64" | "i32" => "a whole number",
+        "f64" => "a number",
+        "a string" | "string" => "text in quotes",
+        "a sequence" => "a list",
+        other if other.starts_with(char::is_uppercase) => "a table",
+        other => other,
+    };
+    let there = ["invalid type: ", "invalid value: ", "invalid length "]
+        .into_iter()
+        .fold(there, |there, prefix| there.strip_prefix(prefix).unwrap_or(there));
+    format!("{at}{there}; {wanted} is wanted")
 }
 
 #[derive(Deserialize)]

@@ -371,3 +371,33 @@ fn what_a_policy_could_not_take_into_account_is_in_the_table_and_the_json() {
     assert!(!tables(&suite, &without).contains("warning"));
     assert!(json(&suite, &without)["cases"][0]["warning"].is_null());
 }
+
+#[test]
+fn a_fault_of_shape_is_a_sentence_with_its_key() {
+    let of = |text: &str| match Suite::parse(text) {
+        Err(Wrong::Shape { at, what }) => format!("{at}: {what}"),
+        other => panic!("{text}: {other:?}"),
+    };
+    let case = |text: &str| of(&format!("title = ''\n[[case]]\nname = 'k'\n{text}"));
+    let whole = "a whole number from 0 on is wanted";
+    for (text, expected) in [
+        ("nodes = { count = 'a' }", format!("nodes.count: string \"a\"; {whole}")),
+        ("nodes = { count = -1 }", format!("nodes.count: integer `-1`; {whole}")),
+        ("nodes = 3", "nodes: integer `3`; a table is wanted".to_owned()),
+        ("nodes = { kind = 'fast' }", "nodes.kind: \"fast\" is none of static, shared, lrs".into()),
+        ("job = [{ jobs = 1 }]", "job.name: missing; write it".into()),
+        ("policy = 3", "policy: integer `3`; text in quotes is wanted".into()),
+        (
+            "failures = { often = 3 }",
+            "failures.often: there is no such key; there are after_seconds or down_seconds".into(),
+        ),
+    ] {
+        assert_eq!(case(text), format!("case \"k\": {expected}"));
+    }
+    assert_eq!(of("figures = []"), "the file: title: missing; write it");
+    assert!(
+        of("title = ").starts_with("the file: TOML parse error at line 1"),
+        "{}",
+        of("title = ")
+    );
+}

@@ -27,7 +27,7 @@ def origin(name):
     for part in ("Hard", "hadoop.examples", "mahout"):
         if part in name:
             return part
-    return "hadoop.lib" if ".lib." in name or name.endswith("mapreduce.Mapper") else "hadoop's tests"
+    return "hadoop.lib" if ".lib." in name else "hadoop's tests"
 
 
 totals = {}
