@@ -13,7 +13,7 @@
 //! | [`live`] | what a cluster goes through beside starts and ends: for a simulator |
 //! | [`turn`] | the trait of a policy; the only way in which it starts a task; reasons |
 //! | [`catalogue`] | the policies by name, with what each reads |
-//! | [`plan`] | one decision for a whole cluster, in figures |
+//! | [`plan`], [`explain`] | one decision for a whole cluster, in figures; why not on another node |
 //! | [`fifo`], [`local`] | Hadoop's choices, as baselines |
 //! | [`lsap`], [`solver`] | all tasks and slots at once, at the least sum of costs |
 //! | [`groups`], [`preempt`] | shares of groups of jobs, and which job is next; what to preempt for them |
@@ -30,6 +30,7 @@ pub mod cluster;
 pub mod delay;
 pub mod dispatcher;
 pub mod dla;
+pub mod explain;
 pub mod fifo;
 pub mod groups;
 pub mod input;

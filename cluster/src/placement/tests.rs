@@ -2,6 +2,7 @@
 
 mod delay;
 mod dla;
+mod explain;
 mod feasible;
 mod sources;
 mod wco;

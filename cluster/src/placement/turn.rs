@@ -25,8 +25,26 @@ pub trait Policy {
         None
     }
 
+    /// What each node costs a task that waits, before the policy is asked about it: for
+    /// [`crate::placement::explain`]. By default the seconds in which the input moves.
+    fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
+        let cost = |node: &NodeId| cluster.transfer_seconds(task, *node);
+        nodes.iter().map(|node| Weight { cost: cost(node), ..Weight::default() }).collect()
+    }
+
     /// A job is over and is forgotten; its number may come back as another job's.
     fn forget(&mut self, _job: JobId) {}
+}
+
+/// What a policy has to say of a task on a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Weight {
+    /// What the policy makes as small as it can.
+    pub cost: Option<f64>,
+    /// What one more slot there would take off the sum of all costs.
+    pub price: Option<f64>,
+    /// Why the policy would not start it there, although the node can run it.
+    pub refused: Option<String>,
 }
 
 /// How a job was passed over for want of a slot near its input, since it last started a map.
