@@ -14,6 +14,10 @@ use serde::{Serialize, Serializer};
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 
 /// A policy: decides which waiting tasks start on which free slots.
+///
+/// Those of this crate are made by it, and so is one's own: with a
+/// [`crate::placement::catalogue::Entry`] it is planned and simulated like them. It finds waiting tasks by
+/// [`Cluster::queue`] and [`Cluster::first`].
 pub trait Policy {
     /// Starts tasks on `nodes`, which have reported in this order. A policy that decides at each
     /// heartbeat takes them one after the other; one that solves for the cluster, together.
@@ -193,6 +197,8 @@ pub enum Reason {
     NoFreeSlot,
     /// The policy started none of its tasks on what is free.
     NotChosen,
+    /// What a policy that is not of this crate says.
+    Own(&'static str),
 }
 
 impl fmt::Display for Reason {
@@ -208,6 +214,7 @@ impl fmt::Display for Reason {
                     "a node with its input is free in {seconds:.1} s, before it moves"
                 );
             }
+            Reason::Own(reason) => reason,
             Reason::FirstInQueue => "next of the first job in the queue",
             Reason::Nearest(Locality::Node) => "input on the node, any job",
             Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",

@@ -29,7 +29,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::placement::catalogue::POLICIES;
+use crate::placement::catalogue::{Entry, POLICIES};
 use serde::Deserialize;
 use toml::Table;
 
@@ -39,7 +39,7 @@ use crate::simulation::formula::solver_time;
 use crate::simulation::once::decide;
 use crate::simulation::published::Published;
 use crate::simulation::run::{Refused, run};
-use crate::simulation::runs::Runs;
+use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::{Class, Scenario};
 
 /// A suite of cases.
@@ -168,6 +168,18 @@ impl Suite {
     /// # Errors
     /// With what is wrong in it, and where.
     pub fn parse(text: &str) -> Result<Suite, Wrong> {
+        Suite::with_own(text, &[])
+    }
+
+    /// Reads a suite that may name policies of one's own.
+    ///
+    /// # Errors
+    /// With what is wrong in it, and where; and where one has the name of a shipped policy.
+    pub fn with_own(text: &str, own: &[Entry]) -> Result<Suite, Wrong> {
+        if let Some(entry) = own.iter().find(|entry| POLICIES.contains(entry)) {
+            let what = format!("{:?} is shipped; give the own policy another name", entry.name);
+            return Err(Wrong::Shape { at: "the own policies".into(), what });
+        }
         let mut base: Table = text.parse().map_err(|error: toml::de::Error| Wrong::Shape {
             at: "the file".into(),
             what: error.to_string().trim_end().to_owned(),
@@ -188,14 +200,13 @@ impl Suite {
             let mut whole = base.clone();
             merge(&mut whole, case);
             let at = if name.is_empty() { "the file".into() } else { format!("case {name:?}") };
-            let scenario: Scenario = parsed(&at, whole)?;
+            let scenario = Scenario { own: own.to_vec(), ..parsed(&at, whole)? };
             if head.policies.is_empty() {
                 cases.push((name, scenario));
                 continue;
             }
             for policy in &head.policies {
-                let entry = POLICIES.iter().find(|entry| entry.name == *policy);
-                if entry.is_none_or(|entry| scenario.suits(entry)) {
+                if Entry::among(own, policy).map_or(true, |entry| scenario.suits(entry)) {
                     let name =
                         if name.is_empty() { policy.clone() } else { format!("{name}/{policy}") };
                     cases.push((name, Scenario { policy: policy.clone(), ..scenario.clone() }));
@@ -283,6 +294,18 @@ pub fn work(scenario: &Scenario) -> u64 {
 
 /// What came out of a suite: the runs of each case, or why there are none.
 pub type Outcome = Vec<Result<Runs, Refused>>;
+
+/// Runs every case with every seed, one after the other; a case that is refused with one of them has no
+/// figures. `lrs-place simulate` makes the same runs on all CPUs.
+pub fn outcome(suite: &Suite, clock: Clock) -> Outcome {
+    let one = |scenario: &Scenario, number| {
+        play(&seeded(scenario, number), clock, &|_| {}).map(|figures| Values::of(&figures))
+    };
+    let case = |(_, scenario): &(String, Scenario)| {
+        (0..suite.seeds).map(|number| one(scenario, number)).collect::<Result<_, _>>().map(Runs)
+    };
+    suite.cases.iter().map(case).collect()
+}
 
 /// A figure, and the class of jobs that it is of, where one is named.
 pub fn of_class(named: &str) -> (&str, Option<&str>) {

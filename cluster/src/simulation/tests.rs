@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::placement::catalogue::POLICIES;
-use crate::placement::cluster::State;
+use crate::placement::catalogue::{Entry, Needs, POLICIES};
+use crate::placement::cluster::{NodeId, State};
+use crate::placement::fifo::Fifo;
+use crate::placement::turn::{Policy, Turn};
 use lrs_core::model::Tier;
 
 use crate::simulation::figures::{Figures, NAMES};
@@ -11,7 +13,7 @@ use crate::simulation::report::{csv, json, tables};
 use crate::simulation::run::{Refused, Run, run};
 use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::Scenario;
-use crate::simulation::suite::{Suite, Wrong, play, seeded, work};
+use crate::simulation::suite::{Suite, Wrong, outcome, play, seeded, work};
 
 fn no_clock() -> Duration {
     Duration::ZERO
@@ -400,4 +402,41 @@ fn a_fault_of_shape_is_a_sentence_with_its_key() {
         "{}",
         of("title = ")
     );
+}
+
+/// One of a user's own: as `fifo`, and it warns.
+#[derive(Debug)]
+struct Own(Fifo);
+
+impl Policy for Own {
+    fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
+        turn.warn("what an own policy cannot do".into());
+        self.0.assign(nodes, turn);
+    }
+}
+
+const OWN: Entry =
+    Entry { name: "own", make: |_| Box::new(Own(Fifo)), needs: &[Needs::Network], ..POLICIES[2] };
+
+#[test]
+fn an_own_policy_is_simulated_like_a_shipped_one() {
+    assert_eq!(POLICIES[2].name, "fifo");
+    let text = SMALL.replace("[\"fifo\", ", "[\"fifo\", \"own\", ");
+    let mut suite = Suite::with_own(&text, &[OWN]).unwrap();
+    suite.keep("static/");
+    suite.seeds = 1;
+    suite.cases.truncate(2);
+    let outcome = outcome(&suite, no_clock);
+    let [fifo, own] = [0, 1].map(|case: usize| outcome[case].as_ref().unwrap());
+    assert_eq!(fifo.json(), own.json(), "the same decisions, the same figures");
+    assert_eq!(fifo.warning(), None);
+    assert!(own.warning().unwrap().ends_with("of 1 runs; the first: what an own policy cannot do"));
+    // A suite that does not have the policy is read, and its case is refused.
+    let unknown = Suite::parse(&text).unwrap();
+    let (_, scenario) = unknown.cases.iter().find(|(name, _)| name == "static/own").unwrap();
+    assert!(
+        play(scenario, no_clock, &|_| {}).unwrap_err().to_string().contains("no policy \"own\"")
+    );
+    let shipped = Suite::with_own(SMALL, &[Entry { name: "fifo", ..OWN }]).unwrap_err();
+    assert!(shipped.to_string().contains("\"fifo\" is shipped"), "{shipped}");
 }
