@@ -12,11 +12,11 @@ use lrs_core::model::{Label, Priority};
 use lrs_core::units::Share;
 
 use crate::placement::cluster::{
-    Cluster, GroupId, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId,
+    Cluster, GroupId, Job, JobId, Network, NodeId, State, Task, TaskId,
 };
 use crate::placement::groups::Group;
 use crate::placement::input::{
-    ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, TaskInput,
+    ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, SlotsInput, TaskInput,
 };
 use crate::placement::resources::Resources;
 use crate::placement::shape::read;
@@ -27,7 +27,7 @@ use crate::placement::turn::PassedOver;
 pub const MOST_SLOTS: u32 = 10_000;
 
 /// Weights and bandwidths: what is divided by them stays a number, whatever it is.
-const MEASURES: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
+pub(crate) const MEASURES: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 /// Most of a resource, so that sums over a cluster stay exact enough.
 pub const MOST_RESOURCES: f64 = 1e18;
@@ -82,11 +82,18 @@ pub fn check(input: ClusterInput) -> Result<Cluster, Faults> {
     if checker.faults.is_empty() { Ok(checker.cluster) } else { Err(Faults(checker.faults)) }
 }
 
+/// What is wrong with a node that comes to a cluster.
+pub(crate) fn faults_of_node(node: &NodeInput) -> Vec<Fault> {
+    let mut checker = Checker::default();
+    let capacity = node.capacity.unwrap_or_default();
+    checker.node_itself("the node", &node.name, node.slots, capacity);
+    checker.faults
+}
+
 #[derive(Default)]
 struct Checker {
     cluster: Cluster,
     nodes: BTreeMap<String, NodeId>,
-    racks: BTreeMap<String, RackId>,
     groups: BTreeMap<String, GroupId>,
     /// Groups with groups below.
     parents: BTreeSet<GroupId>,
@@ -111,21 +118,23 @@ impl Checker {
         }
         for (index, NodeInput { name, rack, slots, capacity }) in nodes.into_iter().enumerate() {
             let at = format!("nodes[{index}]");
-            self.name(format_args!("{at}.name"), &name);
-            for (tier, count) in [("active", slots.active), ("passive", slots.passive)] {
-                if count > MOST_SLOTS {
-                    let what = format!("{count} slots; at most {MOST_SLOTS} are possible");
-                    self.fault(format_args!("{at}.slots.{tier}"), what);
-                }
-            }
-            self.resources(&format!("{at}.capacity"), capacity.unwrap_or_default());
+            self.node_itself(&at, &name, slots, capacity.unwrap_or_default());
             if self.nodes.insert(name.clone(), NodeId(index)).is_some() {
                 self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
             }
-            let next = RackId(self.racks.len());
-            let rack = *self.racks.entry(rack).or_insert(next);
-            self.cluster.add_node(Node::new(name, rack, slots, capacity));
+            self.cluster.add_node(name, rack, slots, capacity);
         }
+    }
+
+    fn node_itself(&mut self, at: &str, name: &str, slots: SlotsInput, capacity: Resources) {
+        self.name(format_args!("{at}.name"), name);
+        for (tier, count) in [("active", slots.active), ("passive", slots.passive)] {
+            if count > MOST_SLOTS {
+                let what = format!("{count} slots; at most {MOST_SLOTS} are possible");
+                self.fault(format_args!("{at}.slots.{tier}"), what);
+            }
+        }
+        self.resources(&format!("{at}.capacity"), capacity);
     }
 
     fn node(&mut self, at: impl fmt::Display, name: &str) -> Option<NodeId> {

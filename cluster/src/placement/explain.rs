@@ -8,7 +8,7 @@
 //! where others need the slot more.
 //!
 //! Limits: the policy is asked anew, so this takes as long as a plan and, with prices, as long again. `dla` has
-//! no prices: it solves for one task a node, again and again. That a job waits on purpose is said of the job, not of each node.
+//! no prices: it solves for one task a node, again and again. That a job waits on purpose is shown for the job, not for each node.
 
 use std::cmp::Ordering;
 
@@ -39,7 +39,7 @@ pub struct Explanation {
     pub nodes: Vec<Verdict>,
 }
 
-/// What is said of a task and a node.
+/// A task on a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Name of the node.

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`input`], [`shape`], [`check`] | what a file says; all of its faults, or a cluster |
 //! | [`cluster`] | nodes, jobs and tasks, indexed by where input lies |
-//! | [`live`] | what a cluster goes through beside starts and ends: for a simulator |
+//! | [`live`], [`saved`] | what a cluster goes through beside starts and ends; a restart |
 //! | [`turn`] | the trait of a policy; the only way in which it starts a task; reasons |
 //! | [`catalogue`] | the policies by name, with what each reads |
 //! | [`plan`], [`explain`] | one decision for a whole cluster, in figures; why not on another node |
@@ -38,10 +38,12 @@ pub mod layering;
 pub mod live;
 pub mod local;
 pub mod lsap;
+mod network;
 mod node;
 pub mod plan;
 pub mod preempt;
 pub mod resources;
+pub mod saved;
 pub mod shape;
 pub mod solver;
 pub mod turn;

@@ -4,6 +4,7 @@ mod delay;
 mod dla;
 mod explain;
 mod feasible;
+mod live;
 mod sources;
 mod wco;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lrs_core::model::Tier;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 
@@ -34,6 +35,19 @@ pub trait Policy {
     fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
         let cost = |node: &NodeId| cluster.transfer_seconds(task, *node);
         nodes.iter().map(|node| Weight { cost: cost(node), ..Weight::default() }).collect()
+    }
+
+    /// What it keeps from turn to turn, for [`crate::placement::saved`]; null: nothing.
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    /// Takes what [`Policy::save`] wrote.
+    ///
+    /// # Errors
+    /// With what does not fit.
+    fn load(&mut self, state: &Value) -> Result<(), String> {
+        if state.is_null() { Ok(()) } else { Err("has a state, and this policy keeps none".into()) }
     }
 
     /// A job is over and is forgotten; its number may come back as another job's.

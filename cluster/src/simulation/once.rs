@@ -90,13 +90,14 @@ fn jobs(cluster: &mut Cluster) -> Vec<JobId> {
     let groups: Vec<GroupId> = cluster.groups().collect();
     let new = |group| {
         let (priority, rate, arrived) = (Priority(0), None, Duration::ZERO);
-        cluster.arrive(NewJob { group, priority, rate, arrived })
+        cluster.arrive(NewJob { name: String::new(), group, priority, rate, arrived })
     };
     groups.into_iter().map(new).collect()
 }
 
 fn task(bytes: u64, replicas: Vec<NodeId>) -> NewTask {
-    NewTask { kind: Kind::Map, bytes, replicas, demand: Resources::default() }
+    let (name, demand) = (String::new(), Resources::default());
+    NewTask { name, kind: Kind::Map, bytes, replicas, demand }
 }
 
 /// Takes the slots that are not free, for tasks of any job; says how many are.

@@ -263,7 +263,8 @@ impl<'a> Run<'a> {
         let work = if class.maps > 0 { class.map } else { class.reduce };
         let rate = self.scenario.rates_known.then(|| Share::clamped(work.computing));
         let priority = Priority(class.priority);
-        let new = NewJob { group: arrival.group, priority, rate, arrived: arrival.at };
+        let (name, group, arrived) = (String::new(), arrival.group, arrival.at);
+        let new = NewJob { name, group, priority, rate, arrived };
         let job = self.cluster.arrive(new);
         let (maps, reduces) = (class.maps as usize, class.reduces as usize);
         let took = Default::default();

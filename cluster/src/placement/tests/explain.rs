@@ -75,7 +75,7 @@ fn a_policy_without_prices_has_costs_and_verdicts() {
 }
 
 #[test]
-fn what_is_lacking_is_said_of_each_node() {
+fn what_is_lacking_is_named_for_each_node() {
     let mut busy = task("m0", "a");
     busy.running = Some(on("a"));
     let taking = |cpus, mut task: TaskInput| {
