@@ -1,7 +1,7 @@
 //! Why a task starts where it does, and why not elsewhere: every node with its verdict and its cost.
 //!
 //! The nodes are those before the plan. A node is feasible if it can run the task and has a free slot; what
-//! happened to that slot in the plan is in its verdict. The cost is the policy's own ([`Policy::weigh`]): by default
+//! happened to that slot in the plan is in its verdict. The cost is the policy's own ([`weigh`](crate::placement::turn::Policy::weigh)): by default
 //! the seconds in which the input moves. The policies that solve for all tasks at once add the *price* of a slot,
 //! a dual variable of their solution: what one more slot on the node would take off the least sum, with as many
 //! starts. A task is on a node at which its cost and the price together are least, so a node with its input is not its place

@@ -99,7 +99,7 @@ fn what_is_lacking_is_named_for_each_node() {
         ]
     );
     assert_eq!((waits.best, waits.second_best), (None, None));
-    assert_eq!(verdicts(&of("fifo", &cluster, "m1"))[0].0, true, "fifo asks for no room");
+    assert!(verdicts(&of("fifo", &cluster, "m1"))[0].0, "fifo asks for no room");
     let runs = of("fifo", &cluster, "m0");
     assert_eq!(
         (runs.outcome.as_str(), runs.nodes[0].verdict.as_str()),
