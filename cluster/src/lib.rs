@@ -2,7 +2,7 @@
 //!
 //! LRS shapes one node. This package is for those who write or compare schedulers: it needs no daemon
 //! and no rights, and no node needs it, so a plain `cargo build` leaves it out. The program is
-//! `lrs-place`; docs/placement.md is its manual.
+//! `lrs-place`; docs/placement.md is its manual. cluster/README.md says where to start.
 //!
 //! | module | what | command |
 //! |---|---|---|

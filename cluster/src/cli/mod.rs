@@ -34,7 +34,8 @@ enum Command {
     /// lies, bandwidths (docs/placement.md).
     #[command(after_help = "Examples:\n  \
         lrs-place plan cluster/examples/two-racks.json\n  \
-        lrs-place plan cluster/examples/two-racks.json --explain")]
+        lrs-place plan cluster/examples/two-racks.json --explain\n  \
+        lrs-place plan cluster/examples/two-racks.json --policy lsap --explain sort/m3")]
     Plan(plan::PlanArgs),
     /// The class of the map and reduce programs in a jar, predicted from their bytecode
     ///

@@ -10,6 +10,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lrs_place::placement::catalogue::{Entry, POLICIES};
 use lrs_place::placement::check::{Faults, parse};
 use lrs_place::placement::cluster::Cluster;
+use lrs_place::placement::explain::{Explanation, explain, find_task};
 use lrs_place::placement::plan::{Plan, Summary, plan};
 use lrs_term::{Column, Columns, Exit, Failure, Output, printable, say, wrap};
 use serde::Serialize;
@@ -22,9 +23,10 @@ pub(super) struct PlanArgs {
     /// The policy that decides
     #[arg(long, value_name = "NAME", default_value = POLICIES[0].name, value_parser = policies())]
     policy: &'static Entry,
-    /// All policies side by side, in figures
-    #[arg(long, conflicts_with = "policy")]
-    explain: bool,
+    /// Of TASK, or JOB/TASK, each node with the verdict, the cost and the price of a slot; without
+    /// TASK all policies side by side, in figures
+    #[arg(long, value_name = "TASK", num_args = 0..=1)]
+    explain: Option<Option<String>>,
     /// Print data as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -57,13 +59,22 @@ pub(super) fn plan_file(args: &PlanArgs, out: &mut Output) -> Result<(), Failure
         Ok(cluster) => cluster,
         Err(faults) => return refuse(&args.file, &faults, out),
     };
-    if args.explain {
-        return compare(&cluster, out);
-    }
-    match plan(args.policy, &cluster) {
-        Ok(plan) if out.is_json() => out.json(&plan),
-        Ok(plan) => show(&plan, out),
-        Err(fault) => refuse(&args.file, &Faults(vec![fault]), out),
+    let faults = |fault| Faults(vec![fault]);
+    match &args.explain {
+        Some(None) => compare(&cluster, out),
+        Some(Some(task)) => {
+            let task = find_task(&cluster, task);
+            match task.and_then(|task| explain(args.policy, &cluster, task)) {
+                Ok(explanation) if out.is_json() => out.json(&explanation),
+                Ok(explanation) => show_nodes(&explanation, out),
+                Err(fault) => refuse(&args.file, &faults(fault), out),
+            }
+        }
+        None => match plan(args.policy, &cluster) {
+            Ok(plan) if out.is_json() => out.json(&plan),
+            Ok(plan) => show(&plan, out),
+            Err(fault) => refuse(&args.file, &faults(fault), out),
+        },
     }
 }
 
@@ -129,6 +140,34 @@ fn show(plan: &Plan, out: &mut Output) -> Result<(), Failure> {
     );
     let lines = wrap(plan.policy, plan.policy.len() + 2, &text, out.width());
     out.line(lines)
+}
+
+fn show_nodes(explanation: &Explanation, out: &mut Output) -> Result<(), Failure> {
+    let mut table = Columns::new(&[
+        ("NODE", Column::Elastic(8)),
+        ("INPUT", Column::Text),
+        ("SECONDS", Column::Figure),
+        ("COST", Column::Figure),
+        ("PRICE", Column::Figure),
+        ("VERDICT", Column::Text),
+    ]);
+    for node in &explanation.nodes {
+        table.row(vec![
+            node.node.clone(),
+            node.locality.to_string(),
+            seconds(node.transfer_seconds),
+            seconds(node.cost),
+            seconds(node.price),
+            node.verdict.clone(),
+        ]);
+    }
+    out.table(&table)?;
+    let Explanation { job, task, outcome, best, second_best, .. } = explanation;
+    let text = format!("{job}/{task} {outcome}");
+    let lines = wrap(&explanation.policy, explanation.policy.len() + 2, &text, out.width());
+    out.line(lines)?;
+    let [best, second] = [best, second_best].map(|node| node.as_deref().unwrap_or("none"));
+    out.line(format!("best: {best}; second best: {second}"))
 }
 
 fn compare(cluster: &Cluster, out: &mut Output) -> Result<(), Failure> {

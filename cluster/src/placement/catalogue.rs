@@ -15,6 +15,10 @@
 //!
 //! `dla` also needs the capacity of the nodes, and uses demands and predicted ends of tasks.
 //! What is marked is used where the file has it; what [`Entry::needs`] names has to be there.
+//!
+//! A policy of one's own is an [`Entry`] like these: [`crate::placement::plan::plan`] and
+//! [`crate::placement::explain::explain`] take it, and a suite takes it by its name
+//! ([`crate::simulation::suite::Suite::with_own`]). `cluster/examples/own_policy.rs` has one.
 
 use std::fmt;
 
@@ -30,7 +34,7 @@ use crate::placement::lsap::Lsap;
 use crate::placement::turn::Policy;
 use crate::placement::wco::Wco;
 
-/// A policy that can be asked for by name.
+/// A policy that can be asked for by name, shipped or one's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Its name.
@@ -43,7 +47,15 @@ pub struct Entry {
     pub needs: &'static [Needs],
     /// It solves for all nodes together, and so wants to be asked about all of them at once.
     pub together: bool,
-    make: fn(&Cluster) -> Box<dyn Policy>,
+    /// A fresh instance for a cluster that has what it needs.
+    pub make: fn(&Cluster) -> Box<dyn Policy>,
+}
+
+/// A name is of one policy.
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.name == other.name
+    }
 }
 
 /// Something that an input may leave out and a policy cannot do without.
@@ -176,9 +188,20 @@ pub const POLICIES: &[Entry] = &[
 ];
 
 impl Entry {
-    /// The policy of this name.
+    /// The shipped policy of this name.
+    ///
+    /// # Errors
+    /// Where there is none.
     pub fn find(name: &str) -> Result<&'static Entry, UnknownPolicy> {
-        let found = POLICIES.iter().find(|entry| entry.name == name);
+        Entry::among(&[], name)
+    }
+
+    /// The policy of this name, of one's own or shipped.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn among<'a>(own: &'a [Entry], name: &str) -> Result<&'a Entry, UnknownPolicy> {
+        let found = own.iter().chain(POLICIES).find(|entry| entry.name == name);
         found.ok_or_else(|| UnknownPolicy(name.to_owned()))
     }
 

@@ -12,13 +12,14 @@ use lrs_core::model::{Label, Priority};
 use lrs_core::units::Share;
 
 use crate::placement::cluster::{
-    Cluster, GroupId, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId,
+    Cluster, GroupId, Job, JobId, Network, NodeId, State, Task, TaskId,
 };
 use crate::placement::groups::Group;
 use crate::placement::input::{
-    ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, TaskInput,
+    ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, SlotsInput, TaskInput,
 };
 use crate::placement::resources::Resources;
+use crate::placement::shape::read;
 use crate::placement::turn::PassedOver;
 
 /// Most slots of a tier of a node. A figure beyond it is a mistake, and would be memory in the
@@ -26,7 +27,7 @@ use crate::placement::turn::PassedOver;
 pub const MOST_SLOTS: u32 = 10_000;
 
 /// Weights and bandwidths: what is divided by them stays a number, whatever it is.
-const MEASURES: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
+pub(crate) const MEASURES: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 /// Most of a resource, so that sums over a cluster stay exact enough.
 pub const MOST_RESOURCES: f64 = 1e18;
@@ -58,12 +59,15 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// Reads and checks a cluster. Text that is no JSON, or has another shape, is one fault with line
-/// and column.
+/// Reads and checks a cluster.
+///
+/// # Errors
+/// With all faults of shape ([`crate::placement::shape`]); where there is none, with all others.
 pub fn parse(json: &[u8]) -> Result<Cluster, Faults> {
-    let input: ClusterInput = serde_json::from_slice(json)
-        .map_err(|error| Faults(vec![Fault { at: "the file".into(), what: error.to_string() }]))?;
-    check(input)
+    let (input, unknown) = read(json)?;
+    let mut cluster = check(input)?;
+    cluster.unknown = unknown;
+    Ok(cluster)
 }
 
 /// Checks a cluster.
@@ -78,11 +82,18 @@ pub fn check(input: ClusterInput) -> Result<Cluster, Faults> {
     if checker.faults.is_empty() { Ok(checker.cluster) } else { Err(Faults(checker.faults)) }
 }
 
+/// What is wrong with a node that comes to a cluster.
+pub(crate) fn faults_of_node(node: &NodeInput) -> Vec<Fault> {
+    let mut checker = Checker::default();
+    let capacity = node.capacity.unwrap_or_default();
+    checker.node_itself("the node", &node.name, node.slots, capacity);
+    checker.faults
+}
+
 #[derive(Default)]
 struct Checker {
     cluster: Cluster,
     nodes: BTreeMap<String, NodeId>,
-    racks: BTreeMap<String, RackId>,
     groups: BTreeMap<String, GroupId>,
     /// Groups with groups below.
     parents: BTreeSet<GroupId>,
@@ -107,21 +118,23 @@ impl Checker {
         }
         for (index, NodeInput { name, rack, slots, capacity }) in nodes.into_iter().enumerate() {
             let at = format!("nodes[{index}]");
-            self.name(format_args!("{at}.name"), &name);
-            for (tier, count) in [("active", slots.active), ("passive", slots.passive)] {
-                if count > MOST_SLOTS {
-                    let what = format!("{count} slots; at most {MOST_SLOTS} are possible");
-                    self.fault(format_args!("{at}.slots.{tier}"), what);
-                }
-            }
-            self.resources(&format!("{at}.capacity"), capacity.unwrap_or_default());
+            self.node_itself(&at, &name, slots, capacity.unwrap_or_default());
             if self.nodes.insert(name.clone(), NodeId(index)).is_some() {
                 self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
             }
-            let next = RackId(self.racks.len());
-            let rack = *self.racks.entry(rack).or_insert(next);
-            self.cluster.add_node(Node::new(name, rack, slots, capacity));
+            self.cluster.add_node(name, rack, slots, capacity);
         }
+    }
+
+    fn node_itself(&mut self, at: &str, name: &str, slots: SlotsInput, capacity: Resources) {
+        self.name(format_args!("{at}.name"), name);
+        for (tier, count) in [("active", slots.active), ("passive", slots.passive)] {
+            if count > MOST_SLOTS {
+                let what = format!("{count} slots; at most {MOST_SLOTS} are possible");
+                self.fault(format_args!("{at}.slots.{tier}"), what);
+            }
+        }
+        self.resources(&format!("{at}.capacity"), capacity);
     }
 
     fn node(&mut self, at: impl fmt::Display, name: &str) -> Option<NodeId> {
@@ -407,14 +420,8 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_shape_is_a_fault_with_its_place() {
-        for wrong in ["", "[]]", "{\"nodes\": 3}", "{\"nods\": []}", "{\"nodes\": [{\"name\": 1}]}"]
-        {
-            let found = faults(wrong);
-            assert_eq!(found.len(), 1);
-            assert!(found[0].contains("line 1 column"), "{found:?}");
-        }
-        assert_eq!(faults("{}"), ["nodes: there is none; name at least one"]);
+    fn a_cluster_without_nodes_is_none() {
+        assert_eq!(faults("{\"nodes\": []}"), ["nodes: there is none; name at least one"]);
     }
 
     #[test]

@@ -16,7 +16,8 @@ use lrs_core::units::Share;
 use serde::{Deserialize, Serialize};
 
 use crate::placement::groups::Group;
-use crate::placement::input::Kind;
+use crate::placement::input::{Kind, SlotsInput};
+pub(crate) use crate::placement::network::Network;
 pub use crate::placement::node::Node;
 use crate::placement::resources::Resources;
 use crate::placement::turn::PassedOver;
@@ -25,7 +26,10 @@ pub use crate::placement::waiting::Waiting;
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident of $thing:ident in $list:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
         pub struct $name(pub(crate) usize);
 
         impl $name {
@@ -57,11 +61,11 @@ ids! {
 }
 
 /// A rack of one [`Cluster`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RackId(pub(crate) usize);
 
 /// A job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// Its name.
     pub name: String,
@@ -76,9 +80,13 @@ pub struct Job {
     /// When it arrived.
     pub arrived: Duration,
     /// How it was passed over, as far as the input says.
+    #[serde(with = "crate::placement::saved::passed")]
     pub passed: PassedOver,
+    #[serde(skip)]
     pub(crate) maps: Waiting,
+    #[serde(skip)]
     pub(crate) reduces: Waiting,
+    #[serde(skip)]
     pub(crate) running: usize,
     /// All of its tasks, whatever their state.
     pub(crate) tasks: Vec<TaskId>,
@@ -132,7 +140,7 @@ impl Job {
 }
 
 /// A task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// Its name within the job.
     pub name: String,
@@ -159,7 +167,7 @@ impl Task {
 }
 
 /// Where a task stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// In the queue.
     Waiting,
@@ -192,19 +200,8 @@ impl fmt::Display for Locality {
     }
 }
 
-/// How fast input moves from node to node.
-#[derive(Clone, Debug)]
-pub(crate) struct Network {
-    pub(crate) within_rack: f64,
-    pub(crate) between_racks: f64,
-    /// None: the pair has no connection.
-    pub(crate) pairs: BTreeMap<(NodeId, NodeId), Option<f64>>,
-    /// Whether a pair has none.
-    pub(crate) is_cut: bool,
-}
-
 /// A checked cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) jobs: Vec<Job>,
@@ -213,15 +210,26 @@ pub struct Cluster {
     pub(crate) groups: Vec<Group>,
     pub(crate) network: Option<Network>,
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
+    #[serde(skip)]
     pub(crate) queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
     /// Tasks that wait and that no node can run; no policy sees them.
+    #[serde(skip)]
     pub(crate) unfit: BTreeSet<TaskId>,
     /// Slots of all nodes, and what of them is free: sums that policies ask for at every heartbeat.
+    #[serde(skip)]
     slots: u64,
+    #[serde(skip)]
     free: u64,
     /// Tasks that wait for a node that can run them, or run, by kind.
+    #[serde(skip)]
     maps: usize,
+    #[serde(skip)]
     reduces: usize,
+    /// Names of racks.
+    pub(crate) racks: BTreeMap<String, RackId>,
+    /// Fields of the input that are not known.
+    #[serde(skip)]
+    pub(crate) unknown: Vec<String>,
     /// Numbers to be used again.
     pub(crate) spare_jobs: Vec<JobId>,
     pub(crate) spare_tasks: Vec<TaskId>,
@@ -283,7 +291,16 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn add_node(&mut self, node: Node) {
+    pub(crate) fn add_node(
+        &mut self,
+        name: String,
+        rack: String,
+        slots: SlotsInput,
+        capacity: Option<Resources>,
+    ) {
+        let next = RackId(self.racks.len());
+        let rack = *self.racks.entry(rack).or_insert(next);
+        let node = Node::new(name, rack, slots, capacity);
         self.slots += u64::from(node.slots());
         self.free += u64::from(node.all_free());
         self.nodes.push(node);
@@ -352,13 +369,9 @@ impl Cluster {
     /// Whether a node has, with nothing else on it, what a task takes, and the input gets there. This is
     /// in front of every policy: [`Cluster::start`] refuses anything else.
     pub fn may_run(&self, task: TaskId, node: NodeId) -> bool {
-        let fits = self[node].capacity.is_none_or(|room| self[task].demand.fits(&room));
-        fits && self.is_reachable(task, node)
-    }
-
-    fn is_reachable(&self, task: TaskId, node: NodeId) -> bool {
-        let cut = self.network.as_ref().is_some_and(|network| network.is_cut);
-        !cut || self.transfer_seconds(task, node).is_some()
+        let of = &self[node];
+        let fits = of.capacity.is_none_or(|room| self[task].demand.fits(&room));
+        fits && !of.is_gone() && self.is_reachable(task, node)
     }
 
     /// The tasks that wait and that no node can run.
@@ -366,38 +379,10 @@ impl Cluster {
         self.unfit.iter().copied()
     }
 
-    /// Seconds in which the input of `task` gets to `node`, from the replica that is nearest in
-    /// bandwidth (Guo, Fox, Zhou 2012, section 3); `None` without a network in the input, and where no
-    /// replica is connected with the node.
-    pub fn transfer_seconds(&self, task: TaskId, node: NodeId) -> Option<f64> {
-        if self.locality(task, node) == Locality::Node {
-            return Some(0.0);
-        }
-        let network = self.network.as_ref()?;
-        let best = self[task]
-            .replicas
-            .iter()
-            .map(|replica| {
-                let usual = if self[*replica].rack == self[node].rack {
-                    network.within_rack
-                } else {
-                    network.between_racks
-                };
-                network.pairs.get(&(*replica, node)).map_or(usual, |pair| pair.unwrap_or(0.0))
-            })
-            .fold(0.0, f64::max);
-        (best > 0.0).then(|| self[task].bytes as f64 / best)
-    }
-
     /// The job that is last in the queue's order of those with an active task on `node` (thesis 3.3.3).
     pub fn lowest_active(&self, node: NodeId) -> Option<JobId> {
         let jobs = self[node].seated(Tier::Active).map(|(_, task)| self[task].job);
         jobs.max_by_key(|job| self.place(*job))
-    }
-
-    /// Whether the input says how fast data moves.
-    pub fn knows_network(&self) -> bool {
-        self.network.is_some()
     }
 
     /// Puts a waiting task on a free slot; `false`, and nothing done, when the task does not wait, the
@@ -437,7 +422,7 @@ impl Cluster {
         let job = self[task].job;
         self.jobs[job.0].running -= 1;
         self.change(node, |node| node.remove(task));
-        if self[node].free(Tier::Active) > 0
+        if self[node].is_free(Tier::Active)
             && let Some((_, index)) = self
                 .seated(node, Tier::Passive)
                 .max_by_key(|(priority, index)| (*priority, Reverse(*index)))
@@ -469,13 +454,34 @@ impl Cluster {
         self.queue.insert(self.place(job));
     }
 
-    fn unlist(&mut self, task: TaskId) {
+    pub(crate) fn unlist(&mut self, task: TaskId) {
         let racks = self.racks(task);
         let of = &self.tasks[task.0];
         let (job, kind) = (of.job, of.kind);
         self.jobs[job.0].waiting_mut(kind).remove(task, of, &racks);
         if self[job].waiting_tasks() == 0 {
             self.queue.remove(&self.place(job));
+        }
+    }
+
+    /// Finds what is not saved: sums, and which tasks wait where.
+    pub(crate) fn find_again(&mut self) {
+        self.nodes.iter_mut().for_each(Node::count);
+        self.slots = self.nodes.iter().map(|node| u64::from(node.slots())).sum();
+        self.free = self.nodes.iter().map(|node| u64::from(node.all_free())).sum();
+        for task in self.tasks() {
+            let Task { state, kind, job, .. } = self[task];
+            match state {
+                State::Waiting => {
+                    *self.count(kind) += 1;
+                    self.list(task);
+                }
+                State::Running(..) => {
+                    *self.count(kind) += 1;
+                    self.jobs[job.0].running += 1;
+                }
+                State::Ended => {}
+            }
         }
     }
 

@@ -27,13 +27,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 use crate::placement::groups::Groups;
 use crate::placement::input::Kind;
 use crate::placement::turn::{PassedOver, Policy, Reason, Turn};
 
 /// How long a job waits for a slot near its input.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Patience {
     /// In slots that it lets pass, for its node and not for its rack.
     Skips(u64),
@@ -80,8 +83,9 @@ pub struct Delay {
 }
 
 /// How a job was passed over since it last started a map.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Passed {
+    #[serde(with = "crate::placement::saved::passed")]
     before: PassedOver,
     /// Since when it waits, beyond what was before.
     since: Option<Duration>,
@@ -186,6 +190,19 @@ impl Policy for Delay {
     fn passed_over(&self, turn: &Turn<'_>, job: JobId) -> Option<PassedOver> {
         let known = self.jobs.get(&job).map(|passed| passed.at(turn.now()));
         Some(known.unwrap_or(turn.cluster()[job].passed))
+    }
+
+    fn save(&self) -> Value {
+        let jobs: Vec<(JobId, Passed)> = self.jobs.iter().map(|(job, of)| (*job, *of)).collect();
+        // The patience may follow from a number of nodes that has changed. Numbers and names have no fault.
+        serde_json::to_value((self.patience, jobs)).unwrap_or_default()
+    }
+
+    fn load(&mut self, state: &Value) -> Result<(), String> {
+        let (patience, jobs): (Patience, Vec<(JobId, Passed)>) =
+            Deserialize::deserialize(state).map_err(|error| error.to_string())?;
+        (self.patience, self.jobs) = (patience, jobs.into_iter().collect());
+        Ok(())
     }
 
     fn forget(&mut self, job: JobId) {

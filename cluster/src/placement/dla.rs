@@ -19,10 +19,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::placement::cluster::{Cluster, JobId, NodeId, TaskId};
+use crate::placement::explain::lacking;
 use crate::placement::input::Kind;
 use crate::placement::resources::Resources;
 use crate::placement::solver::{MOST, solve};
-use crate::placement::turn::{Policy, Reason, Turn};
+use crate::placement::turn::{Policy, Reason, Turn, Weight};
 
 /// The policy. It has no state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +43,18 @@ impl Policy for Dla {
             }
         }
         left.into_iter().for_each(|task| wait_or_move(task, nodes, turn));
+    }
+
+    fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
+        let of = |node: &NodeId| {
+            let room = cluster.idle(*node).fields();
+            let lacks = lacking(&cluster[task].demand.fields(), &room);
+            let refused = lacks.map(|(wanted, idle, what)| {
+                format!("it takes {wanted} {what}, and {idle} are idle there")
+            });
+            Weight { cost: cluster.transfer_seconds(task, *node), refused, ..Weight::default() }
+        };
+        nodes.iter().map(of).collect()
     }
 }
 

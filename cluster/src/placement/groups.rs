@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::placement::cluster::{Cluster, GroupId, JobId};
 
 /// A group of jobs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
     /// Its name.
     pub name: String,

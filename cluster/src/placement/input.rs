@@ -1,12 +1,13 @@
 //! The file that `lrs-place plan` reads: a cluster at one moment, as JSON.
 //!
 //! Names refer to names; durations are seconds, sizes bytes. These types only say what is
-//! written; whether it makes sense is checked all at once by [`crate::placement::check`]. An unknown field
-//! is an error, so that a mistyped one is not ignored. What a file leaves out is unknown and not
-//! zero: a policy that needs it refuses the file ([`crate::placement::catalogue::Needs`]).
+//! written. Whether it has this shape is checked by [`crate::placement::shape`], which ignores unknown fields with
+//! a warning; whether it makes sense, all at once, by [`crate::placement::check`]. What a file leaves out is
+//! unknown and not zero: a policy that needs it refuses the file ([`crate::placement::catalogue::Needs`]).
 //!
 //! ```json
 //! {
+//!   "version": 1,
 //!   "nodes": [{"name": "n1", "rack": "r1", "slots": {"active": 2, "passive": 2}}],
 //!   "network": {"within_rack_bytes_per_sec": 125e6, "between_racks_bytes_per_sec": 50e6},
 //!   "jobs": [{"name": "sort", "tasks": [{"name": "m0", "bytes": 134217728, "replicas": ["n1"]}]}]
@@ -14,17 +15,22 @@
 //! ```
 
 use lrs_core::model::Tier;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::placement::cluster::Locality;
 use crate::placement::groups::Order;
 use crate::placement::resources::Resources;
 
+/// The version of the form that this program reads. Fields may be added to it; what changes or removes
+/// one is another version.
+pub const VERSION: u32 = 1;
+
 /// A cluster at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterInput {
+    /// [`VERSION`].
+    pub version: u32,
     /// Nodes, in the order in which they ask for work.
     pub nodes: Vec<NodeInput>,
     /// How fast input moves; without it only local and not local are known.
@@ -33,6 +39,14 @@ pub struct ClusterInput {
     pub groups: Vec<GroupInput>,
     /// Jobs, in the order of their arrival where `arrived` does not say.
     pub jobs: Vec<JobInput>,
+}
+
+impl Default for ClusterInput {
+    /// Nothing is in it.
+    fn default() -> ClusterInput {
+        let (nodes, network, groups, jobs) = (Vec::new(), None, Vec::new(), Vec::new());
+        ClusterInput { version: VERSION, nodes, network, groups, jobs }
+    }
 }
 
 /// A node.
@@ -153,7 +167,7 @@ pub struct TaskInput {
     #[serde(default)]
     pub kind: Kind,
     /// Size of its input.
-    #[serde(default, deserialize_with = "whole")]
+    #[serde(default)]
     pub bytes: u64,
     /// Names of the nodes that hold its input; none: it runs equally well anywhere.
     #[serde(default)]
@@ -178,23 +192,6 @@ pub struct RunningInput {
     /// In how many seconds it is predicted to end; none: not known.
     #[serde(default)]
     pub remaining_seconds: Option<f64>,
-}
-
-/// A whole number, which may be written as 1e9 as the other sizes may.
-fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Number {
-        Whole(u64),
-        Decimal(f64),
-    }
-    match Number::deserialize(deserializer) {
-        Ok(Number::Whole(number)) => Ok(number),
-        Ok(Number::Decimal(number)) if number.fract() == 0.0 && (0.0..1e19).contains(&number) => {
-            Ok(number as u64)
-        }
-        _ => Err(D::Error::custom("a size is a whole number of bytes from 0 to 1e19")),
-    }
 }
 
 fn active() -> Tier {

@@ -17,15 +17,15 @@
 //!
 //! Ours: of a node's free slots the active ones are taken first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lrs_core::model::Tier;
 
 use crate::placement::cluster::{Cluster, Locality, NodeId, TaskId};
 use crate::placement::groups::Groups;
 use crate::placement::input::Kind;
-use crate::placement::solver::{MOST, needed, solve};
-use crate::placement::turn::{Policy, Reason, Turn};
+use crate::placement::solver::{MOST, needed, prices, solve};
+use crate::placement::turn::{Policy, Reason, Turn, Weight};
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +47,85 @@ impl Lsap {
     /// A second of transfer counts 1, a task beyond its group's share as one of a group that has
     /// twice its share.
     pub const FAIR: Lsap = Lsap::Fair { alpha: 1.0, beta: 200.0 };
+
+    /// What each task costs its group.
+    fn of_groups(self, cluster: &Cluster, tasks: &[TaskId], nodes: &[NodeId]) -> Vec<f64> {
+        match self {
+            Lsap::Fair { beta, .. } => fairness(cluster, tasks, nodes, beta),
+            Lsap::Uniform | Lsap::Seconds => vec![0.0; tasks.len()],
+        }
+    }
+
+    /// What it costs to bring the input of a task to a node; infinite where the task cannot run.
+    fn of_moving(self, cluster: &Cluster, task: TaskId, node: NodeId) -> f64 {
+        if !cluster.may_run(task, node) {
+            return f64::INFINITY;
+        }
+        let (alpha, seconds) = match self {
+            Lsap::Uniform => (1.0, None),
+            Lsap::Seconds => (1.0, cluster.transfer_seconds(task, node)),
+            Lsap::Fair { alpha, .. } => (alpha, cluster.transfer_seconds(task, node)),
+        };
+        let far = cluster.locality(task, node) != Locality::Node;
+        alpha * seconds.unwrap_or(f64::from(u8::from(far)))
+    }
 }
 
 impl Policy for Lsap {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
-        let cluster = turn.cluster();
+        let problem = Problem::of(*self, turn.cluster(), nodes);
+        problem.left_out.iter().for_each(|what| turn.warn(what.clone()));
+        for (row, slot) in problem.solve().into_iter().enumerate() {
+            let Some(column) = slot else { continue };
+            let node = problem.free[column];
+            let Some(tier) = turn.cluster()[node].next_free() else { continue };
+            let own = problem.costs.at(row, column).unwrap_or(f64::INFINITY);
+            turn.start(problem.costs.tasks[row], node, tier, Reason::LeastCost(own));
+        }
+    }
+
+    fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
+        let problem = Problem::of(*self, cluster, nodes);
+        let (free, costs) = (&problem.free, &problem.costs);
+        let tasks: Vec<TaskId> = waiting(cluster).collect();
+        let of_groups = self.of_groups(cluster, &tasks, free);
+        let found = problem.solve();
+        let started: Vec<(usize, usize)> =
+            found.iter().enumerate().filter_map(|(row, node)| Some((row, (*node)?))).collect();
+        let starts: BTreeSet<TaskId> = started.iter().map(|(row, _)| costs.tasks[*row]).collect();
+        let mut least = vec![f64::INFINITY; free.len()];
+        for (of_group, other) in of_groups.iter().zip(&tasks) {
+            for (node, least) in free.iter().zip(&mut least).filter(|_| !starts.contains(other)) {
+                *least = least.min(of_group + self.of_moving(cluster, *other, *node));
+            }
+        }
+        let taken: Vec<usize> = started.iter().map(|(_, node)| *node).collect();
+        let prices = prices(&taken, &least, |row, node| {
+            costs.at(started[row].0, node).unwrap_or(f64::INFINITY)
+        });
+        let prices: BTreeMap<NodeId, f64> = free.iter().copied().zip(prices).collect();
+        let own = tasks.iter().position(|other| *other == task).map_or(0.0, |at| of_groups[at]);
+        let weight = |node: &NodeId| {
+            let cost = Some(own + self.of_moving(cluster, task, *node));
+            Weight { cost, price: prices.get(node).copied(), ..Weight::default() }
+        };
+        nodes.iter().map(weight).collect()
+    }
+}
+
+/// The tasks and slots that are compared.
+struct Problem {
+    /// The nodes with a free slot.
+    free: Vec<NodeId>,
+    costs: Costs,
+    /// A column for each slot: the index of its node.
+    slots: Vec<usize>,
+    /// What is not compared.
+    left_out: Option<String>,
+}
+
+impl Problem {
+    fn of(policy: Lsap, cluster: &Cluster, nodes: &[NodeId]) -> Problem {
         let free: Vec<NodeId> =
             nodes.iter().copied().filter(|node| cluster[*node].next_free().is_some()).collect();
         let all = waiting(cluster).count();
@@ -60,7 +134,7 @@ impl Policy for Lsap {
         let tasks: Vec<TaskId> = waiting(cluster).take(kept).collect();
         let mut slots = free_slots(cluster, &free, tasks.len());
         let free_slots = slots.len();
-        let mut costs = Costs::new(*self, cluster, tasks, &free, slots.len());
+        let mut costs = Costs::new(policy, cluster, tasks, &free, slots.len());
         if costs.tasks.len() > MOST {
             costs.tasks.truncate(MOST);
             kept = MOST;
@@ -69,24 +143,23 @@ impl Policy for Lsap {
         if costs.tasks.len() == MOST {
             slots.truncate(MOST);
         }
-        if kept < all || slots.len() < free_slots {
+        let left_out = (kept < all || slots.len() < free_slots).then(|| {
             let slots = slots.len();
-            turn.warn(format!(
+            format!(
                 "{kept} of {all} waiting tasks and {slots} of {free_slots} free slots were compared; \
                  more are beyond the solver, and the best of all may be another assignment"
-            ));
-        }
-        let cost = |row: usize, slot: usize| costs.at(row, slots[slot]);
-        let solved = solve(costs.tasks.len(), slots.len(), cost);
+            )
+        });
+        Problem { free, costs, slots, left_out }
+    }
+
+    /// The index of the node of each task, at the least sum.
+    fn solve(&self) -> Vec<Option<usize>> {
+        let cost = |row: usize, slot: usize| self.costs.at(row, self.slots[slot]);
+        let solved = solve(self.costs.tasks.len(), self.slots.len(), cost);
         // The costs are finite and not negative, because sizes, bandwidths and weights are checked.
-        let Ok(found) = solved else { return };
-        for (row, slot) in found.into_iter().enumerate() {
-            let Some(slot) = slot else { continue };
-            let node = free[slots[slot]];
-            let Some(tier) = turn.cluster()[node].next_free() else { continue };
-            let own = costs.at(row, slots[slot]).unwrap_or(f64::INFINITY);
-            turn.start(costs.tasks[row], node, tier, Reason::LeastCost(own));
-        }
+        let found = solved.unwrap_or_default().into_iter();
+        found.map(|slot| slot.map(|slot| self.slots[slot])).collect()
     }
 }
 
@@ -124,22 +197,9 @@ impl Costs {
         nodes: &[NodeId],
         slots: usize,
     ) -> Costs {
-        let alpha = if let Lsap::Fair { alpha, .. } = policy { alpha } else { 1.0 };
-        let fairness = match policy {
-            Lsap::Fair { beta, .. } => fairness(cluster, &tasks, nodes, beta),
-            Lsap::Uniform | Lsap::Seconds => vec![0.0; tasks.len()],
-        };
+        let of_groups = policy.of_groups(cluster, &tasks, nodes);
         let cost = |row: usize, column: usize| {
-            let (task, node) = (tasks[row], nodes[column]);
-            if !cluster.may_run(task, node) {
-                return f64::INFINITY;
-            }
-            let seconds = match policy {
-                Lsap::Uniform => None,
-                Lsap::Seconds | Lsap::Fair { .. } => cluster.transfer_seconds(task, node),
-            };
-            let far = cluster.locality(task, node) != Locality::Node;
-            fairness[row] + alpha * seconds.unwrap_or(f64::from(u8::from(far)))
+            of_groups[row] + policy.of_moving(cluster, tasks[row], nodes[column])
         };
         let rows = needed(tasks.len(), nodes.len(), slots, cost);
         let mut fields = Vec::with_capacity(rows.len().saturating_mul(nodes.len()));

@@ -8,12 +8,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`input`], [`check`] | what a file says; all of its faults, or a cluster |
+//! | [`input`], [`shape`], [`check`] | what a file says; all of its faults, or a cluster |
 //! | [`cluster`] | nodes, jobs and tasks, indexed by where input lies |
-//! | [`live`] | what a cluster goes through beside starts and ends: for a simulator |
+//! | [`live`], [`saved`] | what a cluster goes through beside starts and ends; a restart |
 //! | [`turn`] | the trait of a policy; the only way in which it starts a task; reasons |
 //! | [`catalogue`] | the policies by name, with what each reads |
-//! | [`plan`] | one decision for a whole cluster, in figures |
+//! | [`plan`], [`explain`] | one decision for a whole cluster, in figures; why not on another node |
 //! | [`fifo`], [`local`] | Hadoop's choices, as baselines |
 //! | [`lsap`], [`solver`] | all tasks and slots at once, at the least sum of costs |
 //! | [`groups`], [`preempt`] | shares of groups of jobs, and which job is next; what to preempt for them |
@@ -30,6 +30,7 @@ pub mod cluster;
 pub mod delay;
 pub mod dispatcher;
 pub mod dla;
+pub mod explain;
 pub mod fifo;
 pub mod groups;
 pub mod input;
@@ -37,10 +38,13 @@ pub mod layering;
 pub mod live;
 pub mod local;
 pub mod lsap;
+mod network;
 mod node;
 pub mod plan;
 pub mod preempt;
 pub mod resources;
+pub mod saved;
+pub mod shape;
 pub mod solver;
 pub mod turn;
 mod waiting;

@@ -1,13 +1,14 @@
 //! A node of the cluster: its slots, and what runs on them.
 
 use lrs_core::model::Tier;
+use serde::{Deserialize, Serialize};
 
 use crate::placement::cluster::{RackId, TaskId};
 use crate::placement::input::SlotsInput;
 use crate::placement::resources::Resources;
 
 /// A node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// Its name.
     pub name: String,
@@ -18,12 +19,25 @@ pub struct Node {
     passive: Slots,
     /// What runs, in the order of its start, with its tier now.
     running: Vec<(TaskId, Tier)>,
+    duty: Duty,
+}
+
+/// What a node is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Duty {
+    /// Tasks start and run.
+    Serves,
+    /// What runs goes on, nothing starts.
+    Drains,
+    /// It is not there any more.
+    Gone,
 }
 
 /// The slots of a tier.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Slots {
     capacity: u32,
+    #[serde(skip)]
     used: u32,
 }
 
@@ -37,16 +51,55 @@ impl Node {
     ) -> Node {
         let [active, passive] =
             [slots.active, slots.passive].map(|capacity| Slots { capacity, used: 0 });
-        Node { name, rack, capacity, active, passive, running: Vec::new() }
+        Node { name, rack, capacity, active, passive, running: Vec::new(), duty: Duty::Serves }
     }
 
-    /// Slots of both tiers, free or not.
+    /// Slots of both tiers, free or not; none where nothing is to start.
     pub fn slots(&self) -> u32 {
-        self.active.capacity.saturating_add(self.passive.capacity)
+        match self.duty {
+            Duty::Serves => self.active.capacity.saturating_add(self.passive.capacity),
+            Duty::Drains | Duty::Gone => 0,
+        }
     }
 
-    /// Free slots of a tier.
+    /// Free slots of a tier; none where nothing is to start.
     pub fn free(&self, tier: Tier) -> u32 {
+        if self.duty == Duty::Serves { self.unused(tier) } else { 0 }
+    }
+
+    /// Whether what runs can move to a slot of a tier.
+    pub(crate) fn is_free(&self, tier: Tier) -> bool {
+        self.unused(tier) > 0
+    }
+
+    /// Whether it has left the cluster.
+    pub fn is_gone(&self) -> bool {
+        self.duty == Duty::Gone
+    }
+
+    /// Whether what runs there goes on and nothing starts.
+    pub fn is_draining(&self) -> bool {
+        self.duty == Duty::Drains
+    }
+
+    pub(crate) fn set_duty(&mut self, duty: Duty) {
+        self.duty = duty;
+    }
+
+    /// Slots of each tier, whatever it is there for.
+    pub(crate) fn slots_of(&self) -> [u32; 2] {
+        [self.active.capacity, self.passive.capacity]
+    }
+
+    /// Counts the slots that are used, which are not saved.
+    pub(crate) fn count(&mut self) {
+        (self.active.used, self.passive.used) = (0, 0);
+        for (_, tier) in self.running.clone() {
+            self.of(tier).used += 1;
+        }
+    }
+
+    fn unused(&self, tier: Tier) -> u32 {
         let Slots { capacity, used } = match tier {
             Tier::Active => self.active,
             Tier::Passive => self.passive,

@@ -26,7 +26,8 @@ pub struct Plan {
     pub assigned: Vec<Assigned>,
     /// The jobs with tasks that wait.
     pub waiting: Vec<WaitingJob>,
-    /// What does not fit together in the input.
+    /// What is not known or does not fit together in the input, and what the policy could not take into
+    /// account.
     pub warnings: Vec<String>,
     /// Totals.
     pub summary: Summary,
@@ -90,17 +91,22 @@ pub struct Summary {
 pub fn plan(entry: &Entry, cluster: &Cluster) -> Result<Plan, Fault> {
     let mut policy = entry.policy(cluster)?;
     let mut cluster = cluster.clone();
+    let turn = decide(policy.as_mut(), &mut cluster);
+    Ok(report(entry.name, policy.as_ref(), turn))
+}
+
+/// Lets the nodes report until a round starts nothing.
+pub(crate) fn decide<'a>(policy: &mut dyn Policy, cluster: &'a mut Cluster) -> Turn<'a> {
     let now = cluster.jobs().map(|job| cluster[job].arrived).max().unwrap_or(Duration::ZERO);
     let nodes: Vec<NodeId> = cluster.nodes().collect();
-    let mut turn = Turn::new(&mut cluster, now);
+    let mut turn = Turn::new(cluster, now);
     loop {
         let before = turn.choices.len();
         policy.assign(&nodes, &mut turn);
         if turn.choices.len() == before {
-            break;
+            return turn;
         }
     }
-    Ok(report(entry.name, policy.as_ref(), turn))
 }
 
 fn report(name: &'static str, policy: &dyn Policy, turn: Turn<'_>) -> Plan {
@@ -141,7 +147,8 @@ fn report(name: &'static str, policy: &dyn Policy, turn: Turn<'_>) -> Plan {
         let (name, reason) = (job.name.clone(), reason.to_string());
         waiting.push(WaitingJob { job: name, tasks, reason, passed });
     }
-    let mut warnings = warnings(cluster);
+    let mut warnings: Vec<String> =
+        cluster.unknown.iter().cloned().chain(warnings(cluster)).collect();
     warnings.extend(turn.warnings.iter().cloned());
     for (job, mut tasks) in unfit(cluster) {
         let (first, count) = (tasks.remove(0), tasks.len() + 1);
@@ -162,7 +169,8 @@ fn unfit(cluster: &Cluster) -> BTreeMap<JobId, Vec<TaskId>> {
     jobs
 }
 
-fn why_unfit(cluster: &Cluster, task: TaskId) -> String {
+/// Why no node can run a task.
+pub(crate) fn why_unfit(cluster: &Cluster, task: TaskId) -> String {
     let demand = cluster[task].demand.fields();
     let most = |field: usize| {
         cluster.nodes().map(|node| cluster.capacity(node).fields()[field].1).fold(0.0, f64::max)

@@ -88,7 +88,7 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
             let top = GroupInput { name: "top".into(), parent: None, ..weight(3) };
             let groups =
                 if groups { (0..3).map(weight).chain([top]).collect() } else { Vec::new() };
-            ClusterInput { nodes, network, groups, jobs }
+            ClusterInput { nodes, network, groups, jobs, ..ClusterInput::default() }
         },
     )
 }

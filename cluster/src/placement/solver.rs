@@ -155,6 +155,38 @@ pub(crate) fn needed(
     (0..all).filter(|index| is_needed[*index]).collect()
 }
 
+/// What one more column of each kind would take off the least sum, with as many rows assigned: dual variables
+/// of an assignment, the least ones. `taken` has the kind of each row that is assigned, `cost` what a row costs
+/// with a kind, infinite where it cannot have it; `waiting` is the least cost of the rows without a column, by kind.
+///
+/// A row moves to the new column, another one to the one that is free then, and so on: the longest path in what the moves
+/// save, which has no circle since the sum is least (Bellman and Ford). Rounds are bounded, as the solver rounds.
+pub fn prices(taken: &[usize], waiting: &[f64], cost: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    let mut prices = vec![0.0; waiting.len()];
+    for _ in 0..=waiting.len() {
+        let own = |prices: &[f64], row: usize| prices[taken[row]] + cost(row, taken[row]);
+        let dearest = (0..taken.len()).map(|row| own(&prices, row)).fold(0.0, f64::max);
+        let mut changed = false;
+        let mut raise = |prices: &mut [f64], kind: usize, price: f64| {
+            if price > prices[kind] + dearest * 1e-12 {
+                prices[kind] = price;
+                changed = true;
+            }
+        };
+        for row in 0..taken.len() {
+            let own = own(&prices, row);
+            (0..waiting.len()).for_each(|kind| raise(&mut prices, kind, own - cost(row, kind)));
+        }
+        for (kind, waiting) in waiting.iter().enumerate() {
+            raise(&mut prices, kind, dearest - waiting);
+        }
+        if !changed {
+            break;
+        }
+    }
+    prices
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +303,74 @@ mod tests {
         assert_eq!(places.len(), 3, "{places:?}");
         assert!(places[0].starts_with("cost -1 in row 0, column 1"), "{places:?}");
         assert_eq!(solve(MOST + 1, 1, |_, _| Some(0.0)).map(|found| found.len()), Ok(MOST + 1));
+    }
+
+    /// By hand: the third row saves 3 with a second middle column; with a second left one the second row goes
+    /// there for 1 and the third takes its place. A new right one saves nothing.
+    #[test]
+    fn a_price_is_what_one_more_column_saves() {
+        let costs = [[0.0, 2.0, 9.0], [1.0, 0.0, 5.0], [9.0, 0.0, 3.0]];
+        let found = solve(3, 3, |row, column| Some(costs[row][column])).unwrap();
+        assert_eq!(found, [Some(0), Some(1), Some(2)]);
+        let of =
+            |taken: &[usize], waiting: &[f64]| prices(taken, waiting, |row, kind| costs[row][kind]);
+        assert_eq!(of(&[0, 1, 2], &[f64::INFINITY; 3]), [2.0, 3.0, 0.0]);
+        assert_eq!(of(&[], &[1.0, f64::INFINITY]), [0.0, 0.0], "nothing runs, nothing is saved");
+        // The first row has the left column for 0. Another would start with the right one for 2: no gain.
+        assert_eq!(of(&[0], &[4.0, 2.0, 9.0]), [0.0, 0.0, 0.0]);
+        // The second row has the right column for 5. Another would take the middle one for 2 in its place.
+        assert_eq!(of(&[0, 2], &[4.0, 2.0, 9.0]), [4.0, 5.0, 0.0]);
+    }
+
+    #[test]
+    fn prices_are_the_differences_of_least_sums() {
+        let mut rng = fastrand::Rng::with_seed(19);
+        for round in 0..500 {
+            let (rows, kinds) = (rng.usize(1..7), 3);
+            let costs: Vec<[f64; 3]> =
+                (0..rows).map(|_| std::array::from_fn(|_| f64::from(rng.u8(0..20)))).collect();
+            let columns: Vec<usize> = (0..rng.usize(1..5)).map(|_| rng.usize(0..kinds)).collect();
+            let solved = |columns: &[usize]| {
+                solve(rows, columns.len(), |row, column| Some(costs[row][columns[column]])).unwrap()
+            };
+            let (mut taken, mut of_rows, mut waiting) =
+                (Vec::new(), Vec::new(), [f64::INFINITY; 3]);
+            for (row, column) in solved(&columns).into_iter().enumerate() {
+                match column {
+                    Some(column) => {
+                        taken.push(columns[column]);
+                        of_rows.push(row);
+                    }
+                    None => {
+                        (0..3).for_each(|kind| waiting[kind] = waiting[kind].min(costs[row][kind]))
+                    }
+                }
+            }
+            let sum: f64 = taken.iter().zip(&of_rows).map(|(kind, row)| costs[*row][*kind]).sum();
+            let found = prices(&taken, &waiting, |row, kind| costs[of_rows[row]][kind]);
+            // The least sum with one more column and as many rows: of all sets of rows and columns.
+            for (kind, price) in found.into_iter().enumerate() {
+                let more = [&columns[..], &[kind]].concat();
+                let least = least_of(&costs, &more, taken.len(), 0);
+                assert_eq!(sum - price, least, "round {round}, {costs:?}, {columns:?}, {kind}");
+            }
+        }
+    }
+
+    /// The least sum of `left` of the rows from `row` on, each with another of the columns.
+    fn least_of(costs: &[[f64; 3]], columns: &[usize], left: usize, row: usize) -> f64 {
+        if left == 0 {
+            return 0.0;
+        }
+        if row == costs.len() {
+            return f64::INFINITY;
+        }
+        let with = (0..columns.len()).map(|index| {
+            let mut others = columns.to_vec();
+            let kind = others.remove(index);
+            costs[row][kind] + least_of(costs, &others, left - 1, row + 1)
+        });
+        with.fold(least_of(costs, columns, left, row + 1), f64::min)
     }
 
     #[test]

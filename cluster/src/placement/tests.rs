@@ -2,7 +2,9 @@
 
 mod delay;
 mod dla;
+mod explain;
 mod feasible;
+mod live;
 mod sources;
 mod wco;
 
@@ -295,6 +297,7 @@ fn staircase(seed: u64) -> ClusterInput {
         groups: (0..5).map(group).collect(),
         network: Some(serde_json::from_str(network).unwrap()),
         jobs,
+        ..ClusterInput::default()
     }
 }
 
@@ -332,7 +335,7 @@ fn a_size_may_be_written_with_an_exponent_and_is_whole() {
     assert_eq!(parsed("1e9"), Ok(1_000_000_000));
     assert_eq!(parsed("18446744073709551615"), Ok(u64::MAX));
     for wrong in ["1.5", "-1", "1e300", "\"1\""] {
-        assert!(parsed(wrong).unwrap_err().to_string().contains("a size is a whole number"));
+        assert!(parsed(wrong).unwrap_err().to_string().contains("a whole number from 0 to"));
     }
 }
 

@@ -10,10 +10,15 @@ use std::time::Duration;
 
 use lrs_core::model::Tier;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 
 /// A policy: decides which waiting tasks start on which free slots.
+///
+/// Those of this crate are made by it, and so is one's own: with a
+/// [`crate::placement::catalogue::Entry`] it is planned and simulated like them. It finds waiting tasks by
+/// [`Cluster::queue`] and [`Cluster::first`].
 pub trait Policy {
     /// Starts tasks on `nodes`, which have reported in this order. A policy that decides at each
     /// heartbeat takes them one after the other; one that solves for the cluster, together.
@@ -25,8 +30,39 @@ pub trait Policy {
         None
     }
 
+    /// What each node costs a task that waits, before the policy is asked about it: for
+    /// [`crate::placement::explain`]. By default the seconds in which the input moves.
+    fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
+        let cost = |node: &NodeId| cluster.transfer_seconds(task, *node);
+        nodes.iter().map(|node| Weight { cost: cost(node), ..Weight::default() }).collect()
+    }
+
+    /// What it keeps from turn to turn, for [`crate::placement::saved`]; null: nothing.
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    /// Takes what [`Policy::save`] wrote.
+    ///
+    /// # Errors
+    /// With what does not fit.
+    fn load(&mut self, state: &Value) -> Result<(), String> {
+        if state.is_null() { Ok(()) } else { Err("has a state, and this policy keeps none".into()) }
+    }
+
     /// A job is over and is forgotten; its number may come back as another job's.
     fn forget(&mut self, _job: JobId) {}
+}
+
+/// What a policy has to say of a task on a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Weight {
+    /// What the policy makes as small as it can.
+    pub cost: Option<f64>,
+    /// What one more slot there would take off the sum of all costs.
+    pub price: Option<f64>,
+    /// Why the policy would not start it there, although the node can run it.
+    pub refused: Option<String>,
 }
 
 /// How a job was passed over for want of a slot near its input, since it last started a map.
@@ -72,6 +108,11 @@ impl<'a> Turn<'a> {
     /// What has started, in order.
     pub fn into_choices(self) -> Vec<Choice> {
         self.choices
+    }
+
+    /// What has started, in order, and what the policy could not take into account.
+    pub fn into_outcome(self) -> (Vec<Choice>, BTreeSet<String>) {
+        (self.choices, self.warnings)
     }
 
     /// When this is.
@@ -170,6 +211,8 @@ pub enum Reason {
     NoFreeSlot,
     /// The policy started none of its tasks on what is free.
     NotChosen,
+    /// What a policy that is not of this crate says.
+    Own(&'static str),
 }
 
 impl fmt::Display for Reason {
@@ -185,6 +228,7 @@ impl fmt::Display for Reason {
                     "a node with its input is free in {seconds:.1} s, before it moves"
                 );
             }
+            Reason::Own(reason) => reason,
             Reason::FirstInQueue => "next of the first job in the queue",
             Reason::Nearest(Locality::Node) => "input on the node, any job",
             Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",

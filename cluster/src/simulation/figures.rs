@@ -100,6 +100,9 @@ pub struct Figures {
     lost: [u64; 3],
     wasted: f64,
     forecast: Forecast,
+    /// How often a policy could not take something into account, and the first warning.
+    warned: u64,
+    warning: Option<String>,
     /// Figures that are not counted.
     set: BTreeMap<&'static str, f64>,
 }
@@ -122,6 +125,8 @@ impl Default for Figures {
             lost: [0; 3],
             wasted: 0.0,
             forecast: Forecast::default(),
+            warned: 0,
+            warning: None,
             set: BTreeMap::new(),
         }
     }
@@ -177,6 +182,19 @@ impl Figures {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         // As above.
         let _ = self.asked.record(nanos);
+    }
+
+    /// A decision had warnings. The texts have numbers in them that differ from decision to decision,
+    /// so only the first is kept.
+    pub fn warn(&mut self, mut warnings: impl Iterator<Item = String>) {
+        let Some(first) = warnings.next() else { return };
+        self.warned += 1;
+        self.warning.get_or_insert(first);
+    }
+
+    /// How many decisions had warnings, and the first one.
+    pub fn warnings(&self) -> Option<(u64, &str)> {
+        Some((self.warned, self.warning.as_deref()?))
     }
 
     /// How far the groups are from their shares at a moment.

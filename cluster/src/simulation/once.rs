@@ -65,8 +65,9 @@ pub fn decide(
             let before = clock();
             let mut turn = Turn::new(&mut cluster, Duration::ZERO);
             policy.assign(&nodes, &mut turn);
-            let choices = turn.into_choices();
+            let (choices, warnings) = turn.into_outcome();
             figures.decide(clock().saturating_sub(before));
+            figures.warn(warnings.into_iter());
             for choice in &choices {
                 let seconds = choice.transfer_seconds.unwrap_or(0.0);
                 figures.start("", Some(choice.locality), seconds);
@@ -89,13 +90,14 @@ fn jobs(cluster: &mut Cluster) -> Vec<JobId> {
     let groups: Vec<GroupId> = cluster.groups().collect();
     let new = |group| {
         let (priority, rate, arrived) = (Priority(0), None, Duration::ZERO);
-        cluster.arrive(NewJob { group, priority, rate, arrived })
+        cluster.arrive(NewJob { name: String::new(), group, priority, rate, arrived })
     };
     groups.into_iter().map(new).collect()
 }
 
 fn task(bytes: u64, replicas: Vec<NodeId>) -> NewTask {
-    NewTask { kind: Kind::Map, bytes, replicas, demand: Resources::default() }
+    let (name, demand) = (String::new(), Resources::default());
+    NewTask { name, kind: Kind::Map, bytes, replicas, demand }
 }
 
 /// Takes the slots that are not free, for tasks of any job; says how many are.

@@ -89,6 +89,12 @@ pub fn tables(suite: &Suite, outcome: &Outcome) -> String {
         }
         text.push('\n');
     }
+    let cases = suite.cases.iter().zip(outcome);
+    let warned = cases.filter_map(|((name, _), runs)| Some((name, runs.as_ref().ok()?.warning()?)));
+    for (number, (name, warning)) in warned.enumerate() {
+        text += if number == 0 { "\n" } else { "" };
+        text += &format!("- warning, {name}: {warning}\n");
+    }
     text
 }
 
@@ -106,12 +112,13 @@ pub fn json(suite: &Suite, outcome: &Outcome) -> Value {
         .iter()
         .zip(outcome)
         .map(|((name, scenario), outcome)| {
-            let (figures, refused) = match outcome {
-                Ok(runs) => (runs.json(), None),
-                Err(refused) => (Value::Null, Some(refused.to_string())),
+            let (figures, warning, refused) = match outcome {
+                Ok(runs) => (runs.json(), runs.warning(), None),
+                Err(refused) => (Value::Null, None, Some(refused.to_string())),
             };
             let policy = &scenario.policy;
-            json!({"case": name, "policy": policy, "figures": figures, "refused": refused})
+            json!({"case": name, "policy": policy, "figures": figures, "warning": warning,
+                "refused": refused})
         })
         .collect();
     let published: Vec<Value> = suite

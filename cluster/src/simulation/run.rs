@@ -263,7 +263,8 @@ impl<'a> Run<'a> {
         let work = if class.maps > 0 { class.map } else { class.reduce };
         let rate = self.scenario.rates_known.then(|| Share::clamped(work.computing));
         let priority = Priority(class.priority);
-        let new = NewJob { group: arrival.group, priority, rate, arrived: arrival.at };
+        let (name, group, arrived) = (String::new(), arrival.group, arrival.at);
+        let new = NewJob { name, group, priority, rate, arrived };
         let job = self.cluster.arrive(new);
         let (maps, reduces) = (class.maps as usize, class.reduces as usize);
         let took = Default::default();
@@ -366,8 +367,9 @@ impl<'a> Run<'a> {
         let before = (self.clock)();
         let mut turn = Turn::new(&mut self.cluster, now);
         self.policy.assign(&self.nodes[nodes], &mut turn);
-        let choices = turn.into_choices();
+        let (choices, warnings) = turn.into_outcome();
         self.figures.decide((self.clock)().saturating_sub(before));
+        self.figures.warn(warnings.into_iter());
         choices.into_iter().try_for_each(|choice| self.start(&choice, now))
     }
 

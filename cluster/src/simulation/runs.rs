@@ -16,6 +16,8 @@ use crate::simulation::spread::Spread;
 pub struct Values {
     all: BTreeMap<&'static str, f64>,
     classes: BTreeMap<String, BTreeMap<&'static str, f64>>,
+    /// Decisions with warnings, and the first one.
+    warnings: Option<(u64, String)>,
 }
 
 impl Values {
@@ -23,7 +25,8 @@ impl Values {
     pub fn of(figures: &Figures) -> Values {
         let classes =
             figures.classes().map(|class| (class.to_owned(), figures.values(Some(class))));
-        Values { all: figures.values(None), classes: classes.collect() }
+        let warnings = figures.warnings().map(|(count, first)| (count, first.to_owned()));
+        Values { all: figures.values(None), classes: classes.collect(), warnings }
     }
 
     /// A figure of all jobs or of a class; none where nothing was counted for it.
@@ -45,6 +48,15 @@ impl Runs {
     pub fn get(&self, figure: &str, class: Option<&str>) -> Option<Spread> {
         let values: Option<Vec<f64>> = self.0.iter().map(|run| run.get(figure, class)).collect();
         Spread::of(&values?)
+    }
+
+    /// What the policy could not take into account, in a sentence; none where it took all.
+    pub fn warning(&self) -> Option<String> {
+        let mut warnings = self.0.iter().filter_map(|run| run.warnings.as_ref()).peekable();
+        let (_, first) = warnings.peek()?;
+        let first = first.clone();
+        let decisions: u64 = warnings.map(|(count, _)| count).sum();
+        Some(format!("in {decisions} decisions of {} runs; the first: {first}", self.0.len()))
     }
 
     /// The same, divided by that of another case, seed by seed.

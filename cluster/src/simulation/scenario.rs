@@ -24,8 +24,11 @@ use crate::simulation::machine::hardware;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// Name of the policy, as in `lrs-place plan --policy`.
+    /// Name of the policy, as in `lrs-place plan --policy`, or of one's own.
     pub policy: String,
+    /// Policies of one's own, beside the shipped ones.
+    #[serde(skip)]
+    pub own: Vec<Entry>,
     /// What the policy is set to, where that differs from what it is by itself.
     pub set: Settings,
     /// Seed of the first round; the others have the next ones.
@@ -68,6 +71,7 @@ impl Default for Scenario {
     fn default() -> Scenario {
         Scenario {
             policy: "lrs".into(),
+            own: Vec::new(),
             set: Settings::default(),
             seed: 1,
             rounds: 1,
@@ -432,7 +436,8 @@ impl Scenario {
         let nodes = (0..self.nodes.count).map(node).collect();
         let (groups, jobs) = (self.groups.clone(), Vec::new());
         let network = network.or_else(|| self.network.clone());
-        check(ClusterInput { nodes, network, groups, jobs }).map_err(|faults| faults.0)
+        check(ClusterInput { nodes, network, groups, jobs, ..ClusterInput::default() })
+            .map_err(|faults| faults.0)
     }
 
     /// The slots of a node at its start.
@@ -444,8 +449,8 @@ impl Scenario {
     /// The policy and whether it decides for all nodes together; or what is missing for it.
     pub fn policy(&self, cluster: &Cluster) -> Result<(Box<dyn Policy>, bool), Vec<Fault>> {
         let fault = |at: &str, what: String| vec![Fault { at: at.to_owned(), what }];
-        let entry =
-            Entry::find(&self.policy).map_err(|error| fault("policy", error.to_string()))?;
+        let entry = Entry::among(&self.own, &self.policy)
+            .map_err(|error| fault("policy", error.to_string()))?;
         let usual = entry.policy(cluster).map_err(|fault| vec![fault])?;
         let Settings { waits, skips, offers, alpha, beta, threshold, pool, mean } = self.set;
         let policy: Box<dyn Policy> = match (entry.name, waits, skips) {

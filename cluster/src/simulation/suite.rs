@@ -29,7 +29,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::placement::catalogue::POLICIES;
+use crate::placement::catalogue::{Entry, POLICIES};
 use serde::Deserialize;
 use toml::Table;
 
@@ -39,7 +39,7 @@ use crate::simulation::formula::solver_time;
 use crate::simulation::once::decide;
 use crate::simulation::published::Published;
 use crate::simulation::run::{Refused, run};
-use crate::simulation::runs::Runs;
+use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::{Class, Scenario};
 
 /// A suite of cases.
@@ -67,7 +67,7 @@ pub enum Wrong {
     Shape {
         /// The case, or the file.
         at: String,
-        /// What the parser says.
+        /// The key, what is there and what belongs there; of what is no TOML what the parser says.
         what: String,
     },
     /// A case that is not there.
@@ -93,7 +93,46 @@ pub enum Wrong {
 
 fn parsed<T: for<'de> Deserialize<'de>>(at: &str, table: Table) -> Result<T, Wrong> {
     T::deserialize(table)
-        .map_err(|error| Wrong::Shape { at: at.to_owned(), what: error.message().to_owned() })
+        .map_err(|error| Wrong::Shape { at: at.to_owned(), what: sentence(&error.to_string()) })
+}
+
+/// What serde finds wrong in a table as a sentence: the key, what is there, what is wanted.
+fn sentence(error: &str) -> String {
+    let (message, key) = error.trim_end().split_once("\nin `").unwrap_or((error.trim_end(), ""));
+    let key = key.trim_end_matches('`');
+    let inside = |name: &str| match key {
+        "" => name.to_owned(),
+        _ if key == name || key.ends_with(&format!(".{name}")) => key.to_owned(),
+        _ => format!("{key}.{name}"),
+    };
+    let quoted = |rest: &str| rest.split('`').nth(1).unwrap_or("").to_owned();
+    let words = |rest: &str| rest.replace('`', "").replace("one of ", "");
+    if let Some(rest) = message.strip_prefix("missing field ") {
+        return format!("{}: missing; write it", inside(&quoted(rest)));
+    }
+    let (there, wanted) = message.split_once(", expected ").unwrap_or((message, ""));
+    if let Some(rest) = there.strip_prefix("unknown field ") {
+        let known = words(wanted);
+        return format!("{}: there is no such key; there are {known}", inside(&quoted(rest)));
+    }
+    let at = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    if let Some(rest) = there.strip_prefix("unknown variant ") {
+        return format!("{at}{:?} is none of {}", quoted(rest), words(wanted));
+    }
+    let wanted = match wanted.trim_start_matches("a map or ").trim_start_matches("struct ") {
+        "" => return format!("{at}{message}"),
+        "usize" | "u64" | "u32" => "a whole number from 0 on",
+        "i64" | "i32" => "a whole number",
+        "f64" => "a number",
+        "a string" | "string" => "text in quotes",
+        "a sequence" => "a list",
+        other if other.starts_with(char::is_uppercase) => "a table",
+        other => other,
+    };
+    let there = ["invalid type: ", "invalid value: ", "invalid length "]
+        .into_iter()
+        .fold(there, |there, prefix| there.strip_prefix(prefix).unwrap_or(there));
+    format!("{at}{there}; {wanted} is wanted")
 }
 
 #[derive(Deserialize)]
@@ -129,6 +168,18 @@ impl Suite {
     /// # Errors
     /// With what is wrong in it, and where.
     pub fn parse(text: &str) -> Result<Suite, Wrong> {
+        Suite::with_own(text, &[])
+    }
+
+    /// Reads a suite that may name policies of one's own.
+    ///
+    /// # Errors
+    /// With what is wrong in it, and where; and where one has the name of a shipped policy.
+    pub fn with_own(text: &str, own: &[Entry]) -> Result<Suite, Wrong> {
+        if let Some(entry) = own.iter().find(|entry| POLICIES.contains(entry)) {
+            let what = format!("{:?} is shipped; give the own policy another name", entry.name);
+            return Err(Wrong::Shape { at: "the own policies".into(), what });
+        }
         let mut base: Table = text.parse().map_err(|error: toml::de::Error| Wrong::Shape {
             at: "the file".into(),
             what: error.to_string().trim_end().to_owned(),
@@ -149,14 +200,13 @@ impl Suite {
             let mut whole = base.clone();
             merge(&mut whole, case);
             let at = if name.is_empty() { "the file".into() } else { format!("case {name:?}") };
-            let scenario: Scenario = parsed(&at, whole)?;
+            let scenario = Scenario { own: own.to_vec(), ..parsed(&at, whole)? };
             if head.policies.is_empty() {
                 cases.push((name, scenario));
                 continue;
             }
             for policy in &head.policies {
-                let entry = POLICIES.iter().find(|entry| entry.name == *policy);
-                if entry.is_none_or(|entry| scenario.suits(entry)) {
+                if Entry::among(own, policy).map_or(true, |entry| scenario.suits(entry)) {
                     let name =
                         if name.is_empty() { policy.clone() } else { format!("{name}/{policy}") };
                     cases.push((name, Scenario { policy: policy.clone(), ..scenario.clone() }));
@@ -244,6 +294,18 @@ pub fn work(scenario: &Scenario) -> u64 {
 
 /// What came out of a suite: the runs of each case, or why there are none.
 pub type Outcome = Vec<Result<Runs, Refused>>;
+
+/// Runs every case with every seed, one after the other; a case that is refused with one of them has no
+/// figures. `lrs-place simulate` makes the same runs on all CPUs.
+pub fn outcome(suite: &Suite, clock: Clock) -> Outcome {
+    let one = |scenario: &Scenario, number| {
+        play(&seeded(scenario, number), clock, &|_| {}).map(|figures| Values::of(&figures))
+    };
+    let case = |(_, scenario): &(String, Scenario)| {
+        (0..suite.seeds).map(|number| one(scenario, number)).collect::<Result<_, _>>().map(Runs)
+    };
+    suite.cases.iter().map(case).collect()
+}
 
 /// A figure, and the class of jobs that it is of, where one is named.
 pub fn of_class(named: &str) -> (&str, Option<&str>) {

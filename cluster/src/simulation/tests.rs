@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use crate::placement::catalogue::POLICIES;
-use crate::placement::cluster::State;
+use crate::placement::catalogue::{Entry, Needs, POLICIES};
+use crate::placement::cluster::{NodeId, State};
+use crate::placement::fifo::Fifo;
+use crate::placement::turn::{Policy, Turn};
 use lrs_core::model::Tier;
 
 use crate::simulation::figures::{Figures, NAMES};
@@ -11,7 +13,7 @@ use crate::simulation::report::{csv, json, tables};
 use crate::simulation::run::{Refused, Run, run};
 use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::Scenario;
-use crate::simulation::suite::{Suite, Wrong, play, seeded, work};
+use crate::simulation::suite::{Suite, Wrong, outcome, play, seeded, work};
 
 fn no_clock() -> Duration {
     Duration::ZERO
@@ -162,11 +164,11 @@ fn two_runs_of_a_case_have_no_round_in_common() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let wrong = |text: &str| Suite::parse(text).unwrap_err().to_string();
-    assert!(wrong("title = 3").starts_with("the file: invalid type"), "{}", wrong("title = 3"));
-    assert!(wrong("title = ''\nnods = 1").contains("unknown field `nods`"));
+    assert_eq!(wrong("title = 3"), "the file: title: integer `3`; text in quotes is wanted");
+    assert!(wrong("title = ''\nnods = 1").contains("nods: there is no such key"));
     assert!(wrong("title = ''\nseeds = 0").contains("seeds: 0"));
     let case = "title = ''\n[[case]]\nname = 'x'\nreplicas = 'many'";
-    assert!(wrong(case).starts_with("case \"x\": invalid type"), "{}", wrong(case));
+    assert!(wrong(case).starts_with("case \"x\": replicas: string \"many\";"), "{}", wrong(case));
     let published = "title = ''\n[[published]]\nwhat = 'w'\ncase = 'x'\nfigure = 'busy'\nvalue = 1";
     let (what, case) = ("w".to_owned(), "x".to_owned());
     assert_eq!(Suite::parse(published), Err(Wrong::NoCase { what, case }));
@@ -351,4 +353,90 @@ fn delay_waits_for_seconds_and_not_for_offers() {
         assert!(waits < 21.0 + 6.0 + 0.05 * f64::from(seconds), "{seconds}: {waits}");
         assert!(seconds < 300 || offers > 100.0, "{offers}");
     }
+}
+
+#[test]
+fn what_a_policy_could_not_take_into_account_is_in_the_table_and_the_json() {
+    let mut suite = small();
+    suite.keep("static/lsap-uniform");
+    let of = |warnings: &[&str]| {
+        let mut figures = Figures::default();
+        figures.warn(warnings.iter().map(|one| (*one).to_owned()));
+        Values::of(&figures)
+    };
+    let runs = Runs(vec![of(&[]), of(&["5 of 9 tasks", "more"]), of(&["6 of 9 tasks"])]);
+    let (with, without) = (vec![Ok(runs)], vec![Ok(Runs(vec![of(&[])]))]);
+    let sentence = "in 2 decisions of 3 runs; the first: 5 of 9 tasks";
+    let line = format!("- warning, static/lsap-uniform: {sentence}\n");
+    assert!(tables(&suite, &with).ends_with(&line), "{}", tables(&suite, &with));
+    assert_eq!(json(&suite, &with)["cases"][0]["warning"], sentence);
+    assert!(!tables(&suite, &without).contains("warning"));
+    assert!(json(&suite, &without)["cases"][0]["warning"].is_null());
+}
+
+#[test]
+fn a_fault_of_shape_is_a_sentence_with_its_key() {
+    let of = |text: &str| match Suite::parse(text) {
+        Err(Wrong::Shape { at, what }) => format!("{at}: {what}"),
+        other => panic!("{text}: {other:?}"),
+    };
+    let case = |text: &str| of(&format!("title = ''\n[[case]]\nname = 'k'\n{text}"));
+    let whole = "a whole number from 0 on is wanted";
+    for (text, expected) in [
+        ("nodes = { count = 'a' }", format!("nodes.count: string \"a\"; {whole}")),
+        ("nodes = { count = -1 }", format!("nodes.count: integer `-1`; {whole}")),
+        ("nodes = 3", "nodes: integer `3`; a table is wanted".to_owned()),
+        ("nodes = { kind = 'fast' }", "nodes.kind: \"fast\" is none of static, shared, lrs".into()),
+        ("job = [{ jobs = 1 }]", "job.name: missing; write it".into()),
+        ("policy = 3", "policy: integer `3`; text in quotes is wanted".into()),
+        (
+            "failures = { often = 3 }",
+            "failures.often: there is no such key; there are after_seconds or down_seconds".into(),
+        ),
+    ] {
+        assert_eq!(case(text), format!("case \"k\": {expected}"));
+    }
+    assert_eq!(of("figures = []"), "the file: title: missing; write it");
+    assert!(
+        of("title = ").starts_with("the file: TOML parse error at line 1"),
+        "{}",
+        of("title = ")
+    );
+}
+
+/// One of a user's own: as `fifo`, and it warns.
+#[derive(Debug)]
+struct Own(Fifo);
+
+impl Policy for Own {
+    fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
+        turn.warn("what an own policy cannot do".into());
+        self.0.assign(nodes, turn);
+    }
+}
+
+const OWN: Entry =
+    Entry { name: "own", make: |_| Box::new(Own(Fifo)), needs: &[Needs::Network], ..POLICIES[2] };
+
+#[test]
+fn an_own_policy_is_simulated_like_a_shipped_one() {
+    assert_eq!(POLICIES[2].name, "fifo");
+    let text = SMALL.replace("[\"fifo\", ", "[\"fifo\", \"own\", ");
+    let mut suite = Suite::with_own(&text, &[OWN]).unwrap();
+    suite.keep("static/");
+    suite.seeds = 1;
+    suite.cases.truncate(2);
+    let outcome = outcome(&suite, no_clock);
+    let [fifo, own] = [0, 1].map(|case: usize| outcome[case].as_ref().unwrap());
+    assert_eq!(fifo.json(), own.json(), "the same decisions, the same figures");
+    assert_eq!(fifo.warning(), None);
+    assert!(own.warning().unwrap().ends_with("of 1 runs; the first: what an own policy cannot do"));
+    // A suite that does not have the policy is read, and its case is refused.
+    let unknown = Suite::parse(&text).unwrap();
+    let (_, scenario) = unknown.cases.iter().find(|(name, _)| name == "static/own").unwrap();
+    assert!(
+        play(scenario, no_clock, &|_| {}).unwrap_err().to_string().contains("no policy \"own\"")
+    );
+    let shipped = Suite::with_own(SMALL, &[Entry { name: "fifo", ..OWN }]).unwrap_err();
+    assert!(shipped.to_string().contains("\"fifo\" is shipped"), "{shipped}");
 }

@@ -161,7 +161,10 @@ impl<'a> Workload<'a> {
         }
         let cpu = seconds * work.computing;
         let todo = Todo { cpu: cpu as f32, disk: (seconds - cpu) as f32 };
-        (NewTask { kind, bytes: work.bytes, replicas, demand: work.demand }, todo)
+        (
+            NewTask { name: String::new(), kind, bytes: work.bytes, replicas, demand: work.demand },
+            todo,
+        )
     }
 
     /// The nodes that hold an input, each once.

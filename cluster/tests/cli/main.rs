@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_types, clippy::disallowed_methods, missing_docs)]
 
 mod classify;
+mod examples;
 mod hard;
 mod plan;
 mod simulate;

@@ -31,6 +31,21 @@ fn every_policy_is_compared() {
 }
 
 #[test]
+fn each_node_has_its_verdict_for_a_task() {
+    let text = plan(&[EXAMPLE, "--policy", "lsap", "--explain", "sort/m3"]);
+    assert_eq!(text.code, Some(0), "{text:?}");
+    assert_eq!(text.out.lines().count(), 1 + 4 + 2, "{text:?}");
+    assert!(text.out.contains("it starts here") && text.out.contains("best: "), "{text:?}");
+    let json = plan(&[EXAMPLE, "--policy", "lsap", "--explain", "sort/m3", "--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["nodes"].as_array().unwrap().len(), 4);
+    assert!(json["nodes"][0]["price"].is_f64() && json["best"].is_string(), "{json}");
+    let missing = plan(&[EXAMPLE, "--explain", "sort/x"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.err.contains("there is no task \"sort/x\""), "{missing:?}");
+}
+
+#[test]
 fn faults_are_all_named_and_exit_1() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.json");

@@ -86,7 +86,7 @@ fn what_cannot_be_read_or_run_is_named() {
     std::fs::write(&file, "titel = 1").unwrap();
     let bad = lrs_place(&["simulate", file.to_str().unwrap()]);
     assert_eq!(bad.code, Some(1), "{bad:?}");
-    assert!(bad.err.contains("missing field `title`"), "{bad:?}");
+    assert!(bad.err.contains("bad.toml: the file: title: missing; write it"), "{bad:?}");
     let text = "title = ''\nnodes = { active = 0 }\n[[job]]\nname = 'j'\nmaps = 1";
     std::fs::write(&file, text).unwrap();
     let stuck = lrs_place(&["simulate", file.to_str().unwrap()]);

@@ -54,7 +54,12 @@ fn delayed(seed: u64, skips: u64, wanted: usize, replicas: usize, anew: bool) ->
     // the order of the queue decides, so that the first job is always at its head
     let only = GroupInput { order: Order::Fifo, ..group("only", 1.0) };
     let jobs = [first, rest].map(|job| JobInput { group: Some("only".into()), ..job }).to_vec();
-    let input = ClusterInput { nodes: nodes.collect(), groups: vec![only], jobs, network: None };
+    let input = ClusterInput {
+        nodes: nodes.collect(),
+        groups: vec![only],
+        jobs,
+        ..ClusterInput::default()
+    };
     let mut cluster = check(input).unwrap();
     let job = cluster.jobs().next().unwrap();
     let mut delay = Delay::new(Patience::Skips(skips));
@@ -114,7 +119,13 @@ fn three_pools() -> Cluster {
     };
     let groups = vec![group("a", 1.0), group("b", 2.0), group("c", 3.0), below("c1"), below("c2")];
     let jobs = ["a", "b", "c1", "c2"].map(job).to_vec();
-    check(ClusterInput { nodes: (0..10).map(node).collect(), groups, jobs, network: None }).unwrap()
+    check(ClusterInput {
+        nodes: (0..10).map(node).collect(),
+        groups,
+        jobs,
+        ..ClusterInput::default()
+    })
+    .unwrap()
 }
 
 #[test]
@@ -264,7 +275,7 @@ proptest::proptest! {
             nodes: (0..6).map(node).collect(),
             groups: vec![group("g", 1.0), group("h", 2.0)],
             jobs: jobs.collect(),
-            network: None,
+            ..ClusterInput::default()
         }).unwrap();
         let [w1, w2] = [waits.0, waits.1].map(Duration::from_secs);
         let mut delay = Delay::new(Patience::Waits { node: w1, rack: w2 });

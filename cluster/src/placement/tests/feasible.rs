@@ -46,7 +46,7 @@ fn a_task_that_fits_nowhere_waits_with_the_reason_and_a_warning() {
     large.tasks[0] = taking(100.0, task("m0", "a"));
     let (nodes, network) = (with_cpus(&[2.0, 4.0]), network(&[]));
     for (policy, plan) in
-        of_each(ClusterInput { nodes, network, jobs: vec![large], groups: vec![] })
+        of_each(ClusterInput { nodes, network, jobs: vec![large], ..ClusterInput::default() })
     {
         let started: Vec<&str> = plan.assigned.iter().map(|task| task.task.as_str()).collect();
         assert_eq!(started, ["m1"], "{policy}");
@@ -65,7 +65,8 @@ fn a_task_runs_where_it_fits_and_keeps_no_smaller_one_from_the_other_node() {
     second.tasks = vec![taking(1.0, task("m0", ""))];
     let jobs = vec![first, second];
     let (nodes, network) = (with_cpus(&[2.0, 4.0]), network(&[]));
-    for (policy, plan) in of_each(ClusterInput { nodes, network, jobs, groups: vec![] }) {
+    for (policy, plan) in of_each(ClusterInput { nodes, network, jobs, ..ClusterInput::default() })
+    {
         let mut at: Vec<String> =
             plan.assigned.iter().map(|task| format!("{}@{}", task.job, task.node)).collect();
         at.sort();
@@ -84,7 +85,7 @@ fn a_pair_without_connection_is_not_used() {
     jobs[0].offers = 1000;
     jobs[0].level = Locality::Remote;
     let only_b = network(&[("c", "a", None), ("c", "b", Some(1e3))]);
-    let input = ClusterInput { nodes, network: only_b, jobs, groups: vec![] };
+    let input = ClusterInput { nodes, network: only_b, jobs, ..ClusterInput::default() };
     for (policy, plan) in of_each(input.clone()) {
         let at: Vec<&str> = plan.assigned.iter().map(|task| task.node.as_str()).collect();
         assert_eq!(at, ["b"], "{policy}");
@@ -101,7 +102,12 @@ fn a_pair_without_connection_is_not_used() {
     let forgotten =
         br#"{"nodes": [{"name": "a", "slots": {}}], "network": {"within_rack_bytes_per_sec": 1,
         "between_racks_bytes_per_sec": 1, "pairs": [{"from": "a", "to": "a"}]}}"#;
-    assert!(parse(forgotten).unwrap_err().to_string().contains("missing field `bytes_per_sec`"));
+    assert!(
+        parse(forgotten)
+            .unwrap_err()
+            .to_string()
+            .contains("bytes_per_sec: missing; write the bandwidth")
+    );
 }
 
 /// A check from outside: one dead link left the other costs no digits.
@@ -140,7 +146,7 @@ fn the_last_of_many_tasks_is_found_by_its_input() {
         nodes: nodes(&[(1, 0), (0, 0)]),
         network: network(&[]),
         jobs: vec![of],
-        groups: vec![],
+        ..ClusterInput::default()
     };
     let cluster = check(input).unwrap();
     for policy in ["lsap", "lsap-uniform", "data-local", "delay"] {

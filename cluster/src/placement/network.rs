@@ -1,0 +1,56 @@
+//! How fast input moves from node to node: two bandwidths, and pairs of nodes that differ.
+//!
+//! A transfer takes its size by the bandwidth, however many there are at once.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::placement::cluster::{Cluster, Locality, NodeId, TaskId};
+
+/// How fast input moves from node to node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Network {
+    pub(crate) within_rack: f64,
+    pub(crate) between_racks: f64,
+    /// None: the pair has no connection.
+    #[serde(with = "crate::placement::saved::pairs")]
+    pub(crate) pairs: BTreeMap<(NodeId, NodeId), Option<f64>>,
+    /// Whether a pair has none.
+    pub(crate) is_cut: bool,
+}
+
+impl Cluster {
+    /// Whether the input says how fast data moves.
+    pub fn knows_network(&self) -> bool {
+        self.network.is_some()
+    }
+
+    /// Seconds in which the input of `task` gets to `node`, from the replica that is nearest in
+    /// bandwidth (Guo, Fox, Zhou 2012, section 3); `None` without a network in the input, and where no
+    /// replica is connected with the node.
+    pub fn transfer_seconds(&self, task: TaskId, node: NodeId) -> Option<f64> {
+        if self.locality(task, node) == Locality::Node {
+            return Some(0.0);
+        }
+        let network = self.network.as_ref()?;
+        let best = self[task]
+            .replicas
+            .iter()
+            .map(|replica| {
+                let usual = if self[*replica].rack == self[node].rack {
+                    network.within_rack
+                } else {
+                    network.between_racks
+                };
+                network.pairs.get(&(*replica, node)).map_or(usual, |pair| pair.unwrap_or(0.0))
+            })
+            .fold(0.0, f64::max);
+        (best > 0.0).then(|| self[task].bytes as f64 / best)
+    }
+
+    pub(crate) fn is_reachable(&self, task: TaskId, node: NodeId) -> bool {
+        let cut = self.network.as_ref().is_some_and(|network| network.is_cut);
+        !cut || self.transfer_seconds(task, node).is_some()
+    }
+}
