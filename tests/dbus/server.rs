@@ -301,6 +301,9 @@ async fn reading_calls_answer_from_the_snapshot() {
     // As of the answer.
     let age = answer.as_object_mut().unwrap().remove("last_turn_seconds").unwrap();
     assert!(age.is_number(), "{age}");
+    let daemon = answer.as_object_mut().unwrap().remove("daemon").unwrap();
+    assert!(daemon["cpu_seconds"].is_number() && daemon["resident_bytes"].is_number(), "{daemon}");
+    assert_eq!(daemon["events"], json!({"admitted": 1, "promoted": 1}));
     assert_eq!(answer, shown(json!(status())));
     let answer = map(&manager(&client, "GetTask", &(&id,)).await.unwrap());
     assert_eq!(answer, shown(json!(task(1))));
