@@ -432,7 +432,7 @@ table! {
     METRICS = "metrics": Metrics in Config, |config| &mut config.metrics;
 
     /// The address on which lrs-exporter serves /metrics and /healthz: "127.0.0.1:9753" for an agent
-    /// on this node, "0.0.0.0:9753" or "[::]:9753" for a Prometheus elsewhere. Everybody who reaches it may
+    /// on this node, "0.0.0.0:9753" or an IPv6 one in brackets for a Prometheus elsewhere. Everybody who reaches it may
     /// read it. Empty is off. lrsd itself opens no port; `systemctl enable --now lrs-exporter` starts
     /// what does (docs/monitoring.md).
     Live listen: String = String::new(), r#""" or an address and a port such as "127.0.0.1:9753""#,
