@@ -117,10 +117,14 @@ impl RecordedGroups {
         let root = record.path.rsplit_once('/').map_or("/", |(root, _)| root);
         let dirs = dirs::of_group(&self.hierarchies, self.version, record);
         let group = Group { record: record.clone(), dirs };
-        if halts::of(&self.hierarchies, &group, None)? == Some(Halt::Frozen) {
+        let processes = members::processes(&group)?;
+        // In an empty one is nothing that a move would thaw.
+        if !processes.is_empty()
+            && halts::of(&self.hierarchies, &group, None)? == Some(Halt::Frozen)
+        {
             return neutralise(&group).map(|()| false);
         }
-        thread_priority::apply(&members::processes(&group)?, Tier::Active)?;
+        thread_priority::apply(&processes, Tier::Active)?;
         let mover = Mover { hierarchies: &self.hierarchies, root, budget: BUDGET };
         mover.evacuate(&record.path, BUDGET, &|index| {
             let name = &self.hierarchies[index].name;

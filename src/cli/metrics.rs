@@ -1,7 +1,7 @@
 //! `lrsctl metrics`: the text of lrs-exporter without a server.
 //!
 //! By default in the text format of Prometheus, since the textfile collector of node_exporter reads no
-//! other. It also has a text where lrsd does not answer: a file that is not written anew would show
+//! other. It also has a text where lrsd does not answer, or not with these figures: a file that is not written anew would show
 //! the node as it was.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lrs_metrics::{Format, Options, Samples, gather, read};
 
 use super::client::{Lrsd, ask};
-use super::failure::{Exit, Failure, Purpose};
+use super::failure::{Failure, Purpose};
 use super::output::Output;
 use crate::{clock, proto};
 
@@ -21,8 +21,7 @@ pub(super) fn metrics(lrsd: &Lrsd, openmetrics: bool, out: &mut Output) -> Resul
     });
     let (samples, failure) = match answered {
         Ok((settings, reading)) => (gather(&reading, options(&settings)), None),
-        Err(failure) if failure.is(Exit::Unreachable) => (Samples::down(), Some(failure)),
-        Err(failure) => return Err(failure),
+        Err(failure) => (Samples::down(), Some(failure)),
     };
     let format = if openmetrics { Format::OpenMetrics } else { Format::Prometheus };
     let text = Arc::new(samples).text(format);

@@ -7,6 +7,9 @@
 //!
 //! A job that is forgotten gives its number and those of its tasks to later ones, so that a cluster
 //! is as large as what waits and runs in it, however many tasks it has seen.
+//!
+//! Limit. A node that has gone keeps its number, and policies still pass over it: where nodes come and go by the
+//! thousand, begin with a new cluster now and then.
 
 use std::time::Duration;
 
@@ -217,7 +220,9 @@ impl Cluster {
         true
     }
 
-    /// Forgets a job once all its tasks have ended; `false`, and nothing done, while one has not.
+    /// Forgets a job once all its tasks have ended; `false`, and nothing done, while one has not. Its number
+    /// may become a later job's, so tell the policy too
+    /// ([`Policy::forget`](crate::placement::Policy::forget)), and submit no further task to it.
     pub fn forget(&mut self, job: JobId) -> bool {
         let of = &self.jobs[job.0];
         let waits = of.waiting_tasks() > 0 || self.unfit.iter().any(|task| self[*task].job == job);

@@ -4,6 +4,7 @@
 //! It is what the last cycle, or the last reading ahead of it, stopped at; nothing decides by it.
 
 use super::capacity::CpuShares;
+use super::probe::slots_carried;
 use super::shaper::Shaper;
 
 /// Why no passive slot opens.
@@ -40,25 +41,29 @@ impl Shaper {
             Some(Bound::Max)
         } else if self.backs_off() {
             Some(Bound::ActiveTier)
-        } else if self.probe.owed() > 0 {
-            Some(Bound::Throughput)
         } else {
             None
         }
     }
 
-    /// The same on CPUs that were used so; `wanted`: the slots that these could carry.
-    pub(super) fn bound_by_cpu(&self, cpu: &CpuShares, wanted: u32) -> Option<Bound> {
+    /// The same on CPUs that were used so; `wanted`: the slots that these could carry, `sizes_known`: of tasks
+    /// and of the memory available.
+    pub(super) fn bound_by_cpu(
+        &self,
+        cpu: &CpuShares,
+        wanted: u32,
+        sizes_known: bool,
+    ) -> Option<Bound> {
         if wanted > 0 {
             // They were wanted and did not open.
-            Some(Bound::Memory)
-        } else if self.probe.is_trying() {
-            // The trial decides.
-            None
-        } else if self.probe.is_paused() && !cpu.saturated(self.policy.cpu_saturation) {
+            sizes_known.then_some(Bound::Memory)
+        } else if slots_carried(cpu, self.slots.allocated()) == 0 {
+            Some(Bound::Compute)
+        } else if self.probe.gained_nothing() {
             Some(Bound::Throughput)
         } else {
-            Some(Bound::Compute)
+            // A trial is to come or runs, or the formula of the source ends before the CPUs do.
+            None
         }
     }
 }

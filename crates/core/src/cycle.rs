@@ -84,10 +84,12 @@ impl Shaper {
         let resident = self.mean_resident().max(self.ahead.resident);
         let owed = self.memory_to_come(resident, now.boot);
         let opened = self.ahead.cycle();
+        self.bound = self.bound_by_state();
         let Some(cpu) = measured.cpu else { return };
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
         self.judge_step(now);
         self.judge_trial(&cpu, now);
+        // What these judged may hold expansion back.
         self.bound = self.bound_by_state();
         if cpu.saturated(self.policy.cpu_saturation) {
             self.bound = self.bound.or(Some(Bound::Compute));
@@ -128,6 +130,8 @@ impl Shaper {
         now: Moment,
     ) -> u32 {
         if !self.may_expand() {
+            let throughput = self.probe.gained_nothing().then_some(Bound::Throughput);
+            self.bound = self.bound_by_state().or(throughput);
             return 0;
         }
         let expansion = Expansion {
@@ -154,7 +158,8 @@ impl Shaper {
         let available = room.map(|room| room.available);
         let n = slots_that_fit(wanted, resident, available, reserve.unwrap_or_default());
         if n == 0 {
-            self.bound = self.bound_by_cpu(cpu, wanted);
+            let known = resident.is_some() && available.is_some();
+            self.bound = self.bound_by_cpu(cpu, wanted, known);
             return 0;
         }
         self.bound = None;

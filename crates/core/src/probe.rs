@@ -106,6 +106,8 @@ pub struct Probe {
     paused: Option<(BootTime, Progress)>,
     /// Slots to be taken back as they come free.
     owed: u32,
+    /// The last trial gained nothing, by its verdict.
+    failed: bool,
     /// Every slot was taken when the cycle began.
     full: bool,
 }
@@ -148,6 +150,7 @@ impl Probe {
         let Trial { slots, cycles, .. } = self.trial.take()?;
         let kept = rose(&self.before, &cycles);
         let (before, with) = (mean(&self.before), mean(&cycles));
+        self.failed = !kept;
         if kept {
             self.before = cycles;
         } else {
@@ -168,6 +171,11 @@ impl Probe {
     /// Whether nothing is tried for a while, because a trial gained nothing.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
+    }
+
+    /// Whether nothing is opened for a while because the last trial gained nothing, by its verdict.
+    pub fn gained_nothing(&self) -> bool {
+        self.failed && (self.paused.is_some() || self.owed > 0)
     }
 
     /// Slots were added without a trial: what was done before them is nothing to compare with.
@@ -193,7 +201,7 @@ impl Probe {
     /// `slots`, on trial or not, are to be taken back for another reason than progress. Nothing is
     /// tried for a while.
     pub fn give_up(&mut self, slots: u32, now: BootTime) {
-        self.trial = None;
+        (self.trial, self.failed) = (None, false);
         self.paused = Some((BootTime(now.0 + PAUSE), mean(&self.before)));
         self.owed += slots;
     }
@@ -209,6 +217,7 @@ impl Probe {
         let mut owed = self.owed;
         if let Some(trial) = self.trial.take() {
             owed += trial.slots;
+            self.failed = false;
             self.paused = Some((BootTime(now.0 + PAUSE), mean(&self.before)));
         }
         self.owed = owed.saturating_sub(slots).min(expanded);

@@ -9,7 +9,7 @@
 //! | record placed, group empty or gone | ended meanwhile: `completed`, end unknown |
 //! | record placed, its end in the history, no process in its group | cleaned up |
 //! | record placed, unknown to the history, processes there | goes on: the history lost it |
-//! | record placed, its release in the history, processes there | released while others had frozen it: the group goes with its last process |
+//! | no record or one placed, its release in the history, processes there | released while others had frozen it: the group goes with its last process |
 //! | record attaching, its admission in the history | goes on |
 //! | record attaching, otherwise | rolled back whole; the client, unanswered, asks again |
 //! | record attaching, of a task from observe mode | rolled back to that, and attached anew |
@@ -256,7 +256,8 @@ impl Restore {
         }
     }
 
-    /// A group that no usable record tells of, and that is the task's if it is `occupied`.
+    /// A group that no usable record tells of, and that is the task's if it is `occupied` and the task was
+    /// not released.
     pub fn group(
         &mut self,
         id: TaskId,
@@ -264,7 +265,7 @@ impl Restore {
         occupied: bool,
         known: Known,
     ) -> GroupUse {
-        if !occupied {
+        if !occupied || known.released && !self.is_live(id) {
             return GroupUse::Unneeded;
         }
         if !self.is_live(id) {

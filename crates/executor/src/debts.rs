@@ -39,8 +39,8 @@ pub(super) enum Debt {
 pub(super) struct Leftover {
     pub(super) task: TaskId,
     pub(super) group: Arc<Group>,
-    /// What its record says until the group is gone: should the write of it have failed, a next daemon
-    /// would go on with a task that is over. `None`: the daemon before released it, by what is stored.
+    /// What its record says until the group is gone: should the write of it fail, or the file be removed, a
+    /// next daemon might go on with a task that is over. `None`: there is no record.
     pub(super) record: Option<Box<Task>>,
 }
 
@@ -63,10 +63,8 @@ pub(super) struct Debts(Vec<Debt>);
 
 impl Debts {
     /// With the groups that an earlier daemon left behind.
-    pub(super) fn new(leftovers: impl IntoIterator<Item = (TaskId, Arc<Group>)>) -> Debts {
-        let owed =
-            leftovers.into_iter().map(|(task, group)| Leftover { task, group, record: None });
-        Debts(owed.map(Debt::Leftover).collect())
+    pub(super) fn new(leftovers: impl IntoIterator<Item = Leftover>) -> Debts {
+        Debts(leftovers.into_iter().map(Debt::Leftover).collect())
     }
 
     /// What is stored of released tasks that left a group behind.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::debts::Leftover;
 use super::world::{Storable, World};
 use crate::group::{Attachment, Group, GroupRecord};
 use crate::recovered::{OwnGroup, Recovered};
@@ -28,8 +29,8 @@ pub(super) struct EarlierTasks {
     pub groups: BTreeMap<TaskId, Group>,
     /// Groups that are of no more use.
     pub remove: Vec<(TaskId, Group)>,
-    /// Groups of released tasks that keep their processes, for others froze or stopped those.
-    pub left: BTreeMap<TaskId, Arc<Group>>,
+    /// Of released tasks that keep their processes, for others froze or stopped those.
+    pub left: BTreeMap<TaskId, Leftover>,
     /// The last `started` event of a daemon before this one.
     pub started: Option<Event>,
 }
@@ -49,7 +50,7 @@ struct Finder<'a, W> {
     restore: Restore,
     groups: BTreeMap<TaskId, Group>,
     remove: Vec<(TaskId, Group)>,
-    left: BTreeMap<TaskId, Arc<Group>>,
+    left: BTreeMap<TaskId, Leftover>,
 }
 
 /// Looks at every record, and at every group that was made for a task (`own_groups`).
@@ -125,8 +126,16 @@ impl<W: World> Finder<'_, W> {
             Verdict::FinishRelease => self.give_back(id, group.as_ref(), Unfinished::Release),
             Verdict::GoesOn | Verdict::Ended | Verdict::Over => true,
         };
+        let stored = Box::new(record.clone());
         let group_use = self.restore.take(record, seen, verdict, undone);
         self.leave(id, group, group_use);
+        if let Some(left) = self.left.get_mut(&id) {
+            left.record = Some(stored);
+        }
+    }
+
+    fn left_behind(&mut self, task: TaskId, group: Group) {
+        self.left.insert(task, Leftover { task, group: Arc::new(group), record: None });
     }
 
     fn leave(&mut self, id: TaskId, group: Option<Group>, group_use: GroupUse) {
@@ -137,7 +146,7 @@ impl<W: World> Finder<'_, W> {
                 Some(group)
                     if group.record.attachment == Attachment::Own && self.has_processes(&group) =>
                 {
-                    self.left.insert(id, Arc::new(group));
+                    self.left_behind(id, group);
                 }
                 group => self.remove.extend(group.map(|group| (id, group))),
             },
@@ -203,7 +212,7 @@ impl<W: World> Finder<'_, W> {
         match self.world.release(group, what == Unfinished::Release) {
             Ok(None) => true,
             Ok(Some(_)) => {
-                self.left.insert(id, Arc::new(group.clone()));
+                self.left_behind(id, group.clone());
                 true
             }
             Err(error) => {

@@ -136,7 +136,7 @@ impl<W: World> Loop<W> {
             finder_trouble: None,
             not_again: HashSet::new(),
             root_weight: RootState::default(),
-            debts: Debts::new(left),
+            debts: Debts::new(left.into_values()),
             to_park: VecDeque::new(),
             postponed: Postponed::default(),
             looking: HashMap::new(),

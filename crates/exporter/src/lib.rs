@@ -135,6 +135,8 @@ async fn serve(arguments: &Arguments, log: &Log) -> Result<(), Failure> {
     let mut servers = Servers::new(Arc::new(Pages::new(Arc::clone(&lrsd))));
     let mut follower = Follower { log, chosen: "info".to_owned(), logged: None };
     tracing::info!("lrs-exporter {} asks {}", env!("CARGO_PKG_VERSION"), arguments.socket);
+    // The last that lrsd said; `None`: nothing yet.
+    let mut by_settings = None;
     if arguments.listen.is_some() {
         servers.listen(arguments.listen).await;
     }
@@ -142,8 +144,12 @@ async fn serve(arguments: &Arguments, log: &Log) -> Result<(), Failure> {
     loop {
         // A signal ends the wait for an lrsd that hangs, too.
         tokio::select! {
-            wanted = follower.wanted(&lrsd) => if let Some(wanted) = wanted {
-                servers.listen(arguments.listen.or(wanted)).await;
+            wanted = follower.wanted(&lrsd) => {
+                by_settings = wanted.or(by_settings);
+                // Also while lrsd is away: an address may come up late.
+                if let Some(wanted) = arguments.listen.map(Some).or(by_settings) {
+                    servers.listen(wanted).await;
+                }
             },
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,

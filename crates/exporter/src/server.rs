@@ -1,8 +1,8 @@
 //! The server: `/metrics` and `/healthz`.
 //!
 //! What anybody may hold by asking is bounded ([`Limits`]): 256 connections, each for 10 s from its
-//! first byte to its last, whatever of it is slow. One more closes the oldest, which a scraper that takes
-//! milliseconds never is: 5,000 that say nothing keep no Prometheus out. A connection serves one
+//! first byte to its last, whatever of it is slow. One more closes the oldest: 5,000 that say nothing keep no
+//! Prometheus out that is served in milliseconds, but may close one that waits for an lrsd that hangs. A connection serves one
 //! request. The page is one piece of memory for all of them.
 //!
 //! Limits: no TLS and no password; bind an address that only those reach who may read it, or put a proxy

@@ -70,7 +70,7 @@ definitions! {
     START_TIME = Gauge "start_time" "seconds" []
         "When lrsd started, as seconds since 1970.";
     LAST_TURN_AGE = Gauge "last_turn_age" "seconds" []
-        "How long ago the control loop of lrsd finished a turn; above 10 it hangs.";
+        "How long ago the control loop of lrsd finished a turn; above 10, and three times sample_period, it hangs.";
     WARNINGS = Gauge "warnings" "" []
         "Warnings of lrsctl status.";
     STATE = Gauge "state" "" ["state"]

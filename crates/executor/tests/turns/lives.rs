@@ -378,12 +378,7 @@ impl Life {
             }
             Happening::LoseRecord => {
                 self.answers.clear();
-                // Released and not given back yet is known by the record alone; without it the group is
-                // that of a task again.
-                let over = self.over();
-                let world = self.bench().world();
-                let ids: Vec<_> =
-                    world.tasks.keys().copied().filter(|id| !over.contains(id)).collect();
+                let ids: Vec<_> = self.bench().world().tasks.keys().copied().collect();
                 let index = self.numbers.usize(..ids.len().max(1));
                 if let Some(id) = ids.get(index) {
                     self.bench().world().tasks.remove(id);
@@ -399,14 +394,6 @@ impl Life {
             }
         }
         happening
-    }
-
-    /// Tasks of which an event says that they are over.
-    fn over(&mut self) -> BTreeSet<TaskId> {
-        let over =
-            |kind| matches!(kind, EventKind::Completed | EventKind::Released | EventKind::Left);
-        let events = self.bench().world().events.iter().filter(|event| over(event.kind));
-        events.filter_map(|event| event.task.as_ref()?.parse().ok()).collect()
     }
 
     /// Notes which admissions were answered.

@@ -61,6 +61,20 @@ await yarn_ended || systemctl status --no-pager lrs-yarn.service
 systemctl show --property ExecMainExitTimestampMonotonic --value lrs-yarn.service | grep -q '[1-9]' ||
     fault "lrsd did not start lrs-yarn"
 
+step 'the exporter'
+sed -i 's/^#listen = ""/listen = "127.0.0.1:9753"/' /etc/lrs/lrs.toml
+systemctl reload lrsd.service || fault "systemctl reload: status $?"
+systemctl start lrs-exporter.service || fault "systemctl start lrs-exporter: status $?"
+# shellcheck disable=SC2317 # called through eventually
+scraped() {
+    exec 3<>/dev/tcp/127.0.0.1/9753 || return 1
+    printf 'GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n' >&3
+    grep -qx 'lrs_up 1' <&3
+}
+eventually "lrs-exporter serves what lrsd says" scraped || systemctl status --no-pager lrs-exporter.service
+[ "$(systemctl show --property NRestarts --value lrs-exporter.service)" = 0 ] || fault "lrs-exporter was restarted"
+systemctl stop lrs-exporter.service
+
 step 'three tasks'
 start_tasks 3
 lrsctl tasks
