@@ -135,7 +135,7 @@ async fn serve(arguments: &Arguments, log: &Log) -> Result<(), Failure> {
     let mut servers = Servers::new(Arc::new(Pages::new(Arc::clone(&lrsd))));
     let mut follower = Follower { log, chosen: "info".to_owned(), logged: None };
     tracing::info!("lrs-exporter {} asks {}", env!("CARGO_PKG_VERSION"), arguments.socket);
-    // The last that lrsd said; `None`: nothing yet.
+    // By the last settings of lrsd; `None`: they are not known yet.
     let mut by_settings = None;
     if arguments.listen.is_some() {
         servers.listen(arguments.listen).await;
