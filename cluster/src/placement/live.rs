@@ -222,7 +222,7 @@ impl Cluster {
 
     /// Forgets a job once all its tasks have ended; `false`, and nothing done, while one has not. Its number
     /// may become a later job's, so tell the policy too
-    /// ([`Policy::forget`](crate::placement::Policy::forget)), and submit no further task to it.
+    /// ([`Policy::forget`](crate::placement::turn::Policy::forget)), and submit no further task to it.
     pub fn forget(&mut self, job: JobId) -> bool {
         let of = &self.jobs[job.0];
         let waits = of.waiting_tasks() > 0 || self.unfit.iter().any(|task| self[*task].job == job);
