@@ -59,6 +59,16 @@ fn fields(path: &str) -> Vec<u8> {
     block
 }
 
+/// A call with its only message (the framing of gRPC over HTTP/2).
+fn whole_call(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
+    let mut body = vec![0];
+    body.extend((message.len() as u32).to_be_bytes());
+    body.extend_from_slice(message);
+    let mut bytes = frame(1, 4, stream, &fields(path)); // END_HEADERS
+    bytes.extend(frame(0, 1, stream, &body)); // END_STREAM
+    bytes
+}
+
 /// Asks `path` so often on `connection`, each with the same `message`, and grants `window` to
 /// each answer. What cannot be sent at once because the daemon reads no more is not sent.
 pub fn ask(
@@ -69,13 +79,8 @@ pub fn ask(
     window: u32,
 ) -> io::Result<()> {
     let mut bytes = opening(window);
-    let mut body = vec![0];
-    body.extend((message.len() as u32).to_be_bytes());
-    body.extend_from_slice(message);
     for call in 0..calls {
-        let stream = 2 * call + 1;
-        bytes.extend(frame(1, 4, stream, &fields(path))); // END_HEADERS
-        bytes.extend(frame(0, 1, stream, &body)); // END_STREAM
+        bytes.extend(whole_call(2 * call + 1, path, message));
     }
     send(connection, &bytes)
 }
@@ -90,13 +95,9 @@ pub fn reset(
 ) -> io::Result<()> {
     const CANCEL: u32 = 8;
     let mut bytes = opening(HUGE);
-    let mut body = vec![0];
-    body.extend((message.len() as u32).to_be_bytes());
-    body.extend_from_slice(message);
     for call in 0..calls {
         let stream = 2 * call + 1;
-        bytes.extend(frame(1, 4, stream, &fields(path))); // END_HEADERS
-        bytes.extend(frame(0, 1, stream, &body)); // END_STREAM
+        bytes.extend(whole_call(stream, path, message));
         bytes.extend(frame(3, 0, stream, &CANCEL.to_be_bytes())); // RST_STREAM
     }
     send(connection, &bytes)
