@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use lrs::cgroup::{
     self, Attachment, CgroupError, Conditions, CpuTiers, DiskTiers, Group, IoTiers, Kin,
-    PassiveCpu, Reach, TierTree, TreeSettings, Version, WeightPlan,
+    PassiveCpu, Reach, SliceSetting, TierTree, TreeSettings, Version, WeightPlan,
 };
-use lrs::core::model::{Label, TaskId, Tier};
+use lrs::core::model::{Label, Level, TaskId, Tier};
 use lrs::core::neighbours::RootWeight;
+use lrs::core::slice::Slice;
 use lrs::units::{Pid, ProcessRef};
 
 const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 2, passive_max: 8 };
@@ -76,6 +77,7 @@ fn settings(root: &str) -> TreeSettings {
         version: None,
         passive_cpu: PassiveCpu::Auto,
         io: DiskTiers::Idle,
+        slice: SliceSetting::Auto,
         memory: true,
         root_weight: None,
     }
@@ -1636,6 +1638,51 @@ fn alone_in_its_group_the_daemon_becomes_a_leaf_and_returns() {
 /// between two readings, and threads begun meanwhile get the tier's I/O priority.
 #[test]
 #[ignore = "needs root and cgroups"]
+fn threads_get_long_slices_and_their_own_back() {
+    let mut fixture = Fixture::new("slices");
+    let job = Job::sleeper();
+    let task = job.process();
+    let group = fixture.admit(task);
+    let tree = fixture.tree();
+    if tree.capabilities().reason.contains("slices are the kernel's own") {
+        eprintln!("NOT TESTED: slices of threads: {}", tree.capabilities().reason);
+        tree.release(&group).unwrap();
+        return fixture.close();
+    }
+    let descriptors = lrs::kernfs::files::Descriptors::new(100);
+    let mut reading = cgroup::Reading { descriptors, buffer: Vec::new() };
+    let mut kept = tree.keep(&group);
+    let own = slice_of(task);
+    let mut look = |slice| {
+        let level = (Level::Passive, slice);
+        tree.inspect(&group, &mut kept, &mut reading, level, &PLAN).unwrap();
+        slice_of(task)
+    };
+    assert_eq!(look(Slice::Default), own);
+    // Behind it the mark of LRS's.
+    assert_eq!(look(Slice::Long), 99_999_937);
+    assert_eq!(look(Slice::Default), own);
+    assert_eq!(look(Slice::Long), 99_999_937);
+    tree.release(&group).unwrap();
+    assert_eq!(slice_of(task), own, "released");
+    fixture.close();
+}
+
+/// `sched_runtime` of sched_getattr(2), in nanoseconds.
+fn slice_of(task: ProcessRef) -> u64 {
+    let mut found = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
+    let size = size_of::<libc::sched_attr>() as u32;
+    let pid = task.pid.raw();
+    // SAFETY: sched_getattr(2) writes at most `size` bytes behind the pointer; zeroes are one, too.
+    unsafe {
+        let answer = libc::syscall(libc::SYS_sched_getattr, pid, found.as_mut_ptr(), size, 0u32);
+        assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
+        found.assume_init().sched_runtime
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
     let mut fixture = Fixture::new("inspect");
     let group = fixture.create();
@@ -1645,8 +1692,10 @@ fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
     let mut kept = tree.keep(&group);
     let file = weight_file(tree);
     let cpu = group.dirs.cpu.clone().unwrap();
-    let mut compare = |tier, what: &str| {
-        let seen = tree.inspect(&group, &mut kept, &mut reading, tier, &PLAN).unwrap();
+    let mut compare = |tier: Tier, what: &str| {
+        let seen = tree
+            .inspect(&group, &mut kept, &mut reading, (tier.into(), Slice::Default), &PLAN)
+            .unwrap();
         assert_eq!(seen.0, tree.read_back(&group).unwrap(), "{what}");
         assert_eq!(seen.1, tree.drift(&group, tier, &PLAN).unwrap(), "{what}");
         seen.1.len()
@@ -1667,7 +1716,8 @@ fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
         assert!(descriptors.kept() > 0);
     }
     tree.remove(&group).unwrap();
-    let gone = tree.inspect(&group, &mut kept, &mut reading, Tier::Active, &PLAN);
+    let wanted = (Tier::Active.into(), Slice::Default);
+    let gone = tree.inspect(&group, &mut kept, &mut reading, wanted, &PLAN);
     assert!(gone.is_err(), "{gone:?}");
     fixture.close();
 }

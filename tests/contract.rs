@@ -14,6 +14,7 @@ use lrs::cgroup::{Group, Kin, Reach, WeightPlan};
 use lrs::config::{Auto, Config, RootPath};
 use lrs::core::model::{Level, Order, TaskId, Tier};
 use lrs::core::neighbours::RootWeight;
+use lrs::core::slice::Slice;
 use lrs::core::slots::Seat;
 use lrs::core::step::Record;
 use lrs::core::task::{Halt, Task};
@@ -103,6 +104,7 @@ trait Subject {
             owner: None,
             found: found.map(Arc::new),
             tier: Some(tier),
+            slice: Slice::Default,
             plan: PLAN,
             discovered: false,
         };

@@ -31,6 +31,7 @@ mod share;
 mod slowdown;
 #[path = "../supervise.rs"]
 mod supervise;
+mod switches;
 mod watchers;
 mod work;
 
@@ -55,7 +56,7 @@ impl Effort {
 
 type Section = (&'static str, fn(Effort));
 
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     ("promotion", promotion::run),
     ("gap", gap::run),
     ("share", share::run),
@@ -70,6 +71,7 @@ const SECTIONS: [Section; 14] = [
     ("queue", queue::run),
     ("churn", churn::run),
     ("attack", attack::run),
+    ("switches", switches::run),
 ];
 
 /// Set by the supervisor: its pid, which names the cgroup root.

@@ -60,6 +60,10 @@ pub fn main(arguments: &[String]) {
             }
             sleep();
         }
+        ["touch", kib, slice_ms, time_ms] => {
+            let time = Duration::from_millis(number(time_ms));
+            crate::switches::touch(number(kib), number(slice_ms), time);
+        }
         ["cpu", rounds] => timed(|| {
             black_box(spin(number(rounds)));
         }),

@@ -15,7 +15,8 @@
 
 use super::dirs::{self, inode};
 use super::knob::cpu_idle::FILE as CPU_IDLE;
-use super::knob::{freezer, thread_priority};
+use super::knob::freezer;
+use super::knob::threads::ThreadTier;
 use super::mounts::Hierarchy;
 use super::mover::{BUDGET, Mover};
 use super::neutral::{neutralise, neutralise_cpu};
@@ -23,7 +24,6 @@ use super::{
     Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, halts, in_place,
     layout, members,
 };
-use crate::core::model::Tier;
 use crate::core::task::Halt;
 use crate::systemd::SLICE;
 
@@ -88,7 +88,10 @@ impl RecordedGroups {
         let group = Group { record: record.clone(), dirs };
         match record.attachment {
             Attachment::Own => neutralise(&group)?,
-            Attachment::InPlace | Attachment::None => in_place::restore(&group, &|_, _| true)?,
+            Attachment::InPlace | Attachment::None => {
+                ThreadTier::NEUTRAL.apply(&members::processes(&group)?)?;
+                in_place::restore(&group, &|_, _| true)?;
+            }
         }
         Ok(!members::processes(&group)?.is_empty())
     }
@@ -124,7 +127,7 @@ impl RecordedGroups {
         {
             return neutralise(&group).map(|()| false);
         }
-        thread_priority::apply(&processes, Tier::Active)?;
+        ThreadTier::NEUTRAL.apply(&processes)?;
         let mover = Mover { hierarchies: &self.hierarchies, root, budget: BUDGET };
         mover.evacuate(&record.path, BUDGET, &|index| {
             let name = &self.hierarchies[index].name;

@@ -1,7 +1,7 @@
 //! The look at every group's weights, every few cycles.
 //!
 //! Reading back and judging drift need the same two or three files of every task, again and again:
-//! they are kept open and read once. The threads, where disk tiers are made by their I/O
+//! they are kept open and read once. The threads, where each is given a slice or an I/O
 //! priority, come from `cgroup.threads` of the cgroup2 group: one file, where a walk through
 //! v1's `cgroup.procs` and /proc costs six times as much (measured, 1,000 tasks of one thread:
 //! 65 us a task and cycle by paths and walk).
@@ -13,10 +13,11 @@
 
 use std::path::Path;
 
-use super::knob::{Content, Knob, by_path, thread_priority};
+use super::knob::{Content, Knob, by_path};
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Drift, Group, IoKnob, KernelView, WeightPlan, dirs, files};
 use crate::core::model::{Level, Tier};
+use crate::core::slice::Slice;
 use crate::kernfs::files::{Descriptors, KeptFile};
 
 /// freezer-subsystem.rst
@@ -33,6 +34,8 @@ pub struct OpenFiles {
     /// `cgroup.events`, or where there is no cgroup2 group `freezer.state`.
     frozen: Option<KeptFile>,
     threads: Option<KeptFile>,
+    /// The slice that its threads were last given; `None`: that is not known.
+    slice: Option<Slice>,
 }
 
 /// What an inspection needs beside the group: the budget of descriptors, and room to read.
@@ -94,22 +97,24 @@ impl TierTree {
         OpenFiles {
             knobs: present.table().iter().filter_map(|knob| kept(&**knob)).collect(),
             frozen: frozen.map(KeptFile::new),
-            threads: present.knobs().contains(&IoKnob::ThreadPriority).then(threads).flatten(),
+            threads: (self.slice.is_some() || present.knobs().contains(&IoKnob::ThreadPriority))
+                .then(threads)
+                .flatten(),
+            slice: None,
         }
     }
 
-    /// Every few cycles: [`TierTree::reapply_io`], [`TierTree::read_back`] and [`TierTree::drift`]
+    /// Every few cycles: [`TierTree::renew_threads`], [`TierTree::read_back`] and [`TierTree::drift`]
     /// in one, from files kept open.
     pub fn inspect(
         &self,
         group: &Group,
         kept: &mut OpenFiles,
         reading: &mut Reading,
-        level: impl Into<Level>,
+        (level, slice): (Level, Slice),
         plan: &WeightPlan,
     ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-        let level = level.into();
-        self.renew_io(group, kept, reading, level.tier())?;
+        self.renew_by_list(group, kept, reading, (level.tier(), slice))?;
         if kept.knobs.is_empty() {
             return Ok((self.read_back(group)?, self.drift(group, level, plan)?));
         }
@@ -133,29 +138,35 @@ impl TierTree {
         Ok((view, self.drift_in(group, &mut read, level, plan)?))
     }
 
-    /// Between two of those: [`TierTree::reapply_io`] from files kept open.
-    pub fn renew_io(
+    /// Between two of those: [`TierTree::renew_threads`] from files kept open. Without a walk where its threads
+    /// have what they are to have, and those to come inherit it.
+    pub fn renew_by_list(
         &self,
         group: &Group,
         kept: &mut OpenFiles,
         reading: &mut Reading,
-        tier: Tier,
+        (tier, slice): (Tier, Slice),
     ) -> Result<(), CgroupError> {
-        if !self.present().knobs().contains(&IoKnob::ThreadPriority)
-            || self.reapply_by_list(group, kept, reading, tier)?
-        {
+        let is_own = group.record.attachment == Attachment::Own;
+        let by_priority = is_own && self.present().knobs().contains(&IoKnob::ThreadPriority);
+        let by_slice = self.slice.is_some() && (slice == Slice::Long || kept.slice != Some(slice));
+        if !by_priority && !by_slice {
             return Ok(());
         }
-        self.reapply_io(group, tier)
+        if !self.apply_by_list(group, kept, reading, (tier, slice))? {
+            self.renew_threads(group, tier, slice)?;
+        }
+        kept.slice = Some(slice);
+        Ok(())
     }
 
     /// `false`: the list does not name all threads.
-    fn reapply_by_list(
+    fn apply_by_list(
         &self,
         group: &Group,
         kept: &mut OpenFiles,
         reading: &mut Reading,
-        tier: Tier,
+        (tier, slice): (Tier, Slice),
     ) -> Result<bool, CgroupError> {
         let (Some(file), Some(dir)) = (&mut kept.threads, &group.dirs.unified) else {
             return Ok(false);
@@ -169,6 +180,7 @@ impl TierTree {
             Ok(_) => return Ok(false),
             Err(error) => return Err(files::failed("read", file.path(), None, error)),
         };
-        thread_priority::apply_to_threads(crate::kernfs::parse::ids(text), tier).map(|_| true)
+        let threads = self.thread_tier(group, tier, slice);
+        threads.apply_to_threads(crate::kernfs::parse::ids(text)).map(|_| true)
     }
 }

@@ -15,8 +15,8 @@
 //! `cpu.idle` before the weight, for an idle group takes no weight, and one that leaves that state has
 //! the neutral one (`sched_group_set_idle`, kernel/sched/fair.c).
 //!
-//! `thread_priority` and `freezer` are in no table. The first is no file but a walk over threads; the
-//! second is not part of a tier, and the kernel does it behind the answer.
+//! `threads` (with `thread_priority` and `slice`) and `freezer` are in no table. The first is no file but a
+//! walk over threads; the second is not part of a tier, and the kernel does it behind the answer.
 
 use std::fmt;
 use std::path::Path;
@@ -35,7 +35,9 @@ pub(super) mod cpu_weight;
 pub(super) mod disk_weight;
 pub(super) mod freezer;
 pub(super) mod io_prio_class;
+pub(super) mod slice;
 pub(super) mod thread_priority;
+pub(super) mod threads;
 
 /// What is written into a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

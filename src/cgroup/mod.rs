@@ -98,7 +98,7 @@ mod whereabouts;
 pub use give_back::RecordedGroups;
 pub use inspect::{OpenFiles, Reading};
 pub(crate) use lock::LOCK;
-pub use lrs_config::{DiskTiers, PassiveCpu, TreeSettings, Version};
+pub use lrs_config::{DiskTiers, PassiveCpu, SliceSetting, TreeSettings, Version};
 pub use memory::MemoryGroups;
 pub use name::task_group;
 pub(crate) use process::{Membership, below};

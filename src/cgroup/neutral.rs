@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::knob::{self, Part, thread_priority};
+use super::knob::threads::ThreadTier;
+use super::knob::{self, Part};
 use super::{CgroupError, Group, files, members};
-use crate::core::model::Tier;
 
-/// Makes the files of an own group, and the I/O priorities of its threads, those of a new one.
+/// Makes the files of an own group, and what its threads have, those of a new one.
 pub(super) fn neutralise(group: &Group) -> Result<(), CgroupError> {
     if let Some(dir) = &group.dirs.cpu {
         neutralise_cpu(dir)?;
@@ -14,8 +14,7 @@ pub(super) fn neutralise(group: &Group) -> Result<(), CgroupError> {
     if let Some(dir) = &group.dirs.io {
         neutralise_disk(dir, |_| false)?;
     }
-    // Only those that carry LRS's mark.
-    thread_priority::apply(&members::processes(group)?, Tier::Active).map(drop)
+    ThreadTier::NEUTRAL.apply(&members::processes(group)?).map(drop)
 }
 
 /// Makes the files of the CPU tier in `dir` those of a new group.

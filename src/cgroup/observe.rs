@@ -71,7 +71,7 @@ impl TierTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::{DiskTiers, Kin, Reach};
+    use crate::cgroup::{DiskTiers, Kin, Reach, SliceSetting};
     use crate::core::model::TaskId;
     use crate::units::Pid;
 
@@ -82,6 +82,7 @@ mod tests {
             version: None,
             passive_cpu: crate::cgroup::PassiveCpu::Auto,
             io: DiskTiers::Weights,
+            slice: SliceSetting::Off,
             memory: true,
             root_weight: None,
         };

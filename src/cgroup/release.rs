@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::knob::thread_priority;
+use super::knob::threads::ThreadTier;
 use super::layout::Layout;
 use super::mounts::Hierarchy;
 use super::mover::BUDGET;
@@ -11,6 +11,7 @@ use super::process::is_within;
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Group, IoKnob, dirs, members, name, scope};
 use crate::core::model::Tier;
+use crate::core::slice::Slice;
 use crate::core::task::Halt;
 
 impl TierTree {
@@ -33,7 +34,7 @@ impl TierTree {
             neutralise(group)?;
             return Ok(Some(Halt::Frozen));
         }
-        self.reapply_io(group, Tier::Active)?;
+        self.renew_threads(group, Tier::Active, Slice::Default)?;
         if group.record.attachment == Attachment::InPlace {
             return self.restore(group).map(|()| None);
         }
@@ -99,23 +100,33 @@ impl TierTree {
         }
     }
 
-    /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made
-    /// that way; takes back what an earlier daemon with another `tiers.io` left in its threads
+    /// Gives every thread of `group` its slice, and of an own one the I/O priority of `tier`, where disk
+    /// tiers are made that way; takes back what an earlier daemon with other settings left in its threads
     /// and files. Walks the processes: call it off the promotion path.
-    pub fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
+    pub fn renew_threads(
+        &self,
+        group: &Group,
+        tier: Tier,
+        slice: Slice,
+    ) -> Result<(), CgroupError> {
         let present = self.present();
         let in_use = |file: &str| present.table().iter().any(|knob| knob.file() == file);
-        match group.record.attachment {
-            Attachment::None => return Ok(()),
-            Attachment::InPlace => return self.restore_disk(group, in_use),
-            Attachment::Own => {}
+        match (group.record.attachment, &group.dirs.io) {
+            (Attachment::None, _) => return Ok(()),
+            (Attachment::InPlace, _) => self.restore_disk(group, in_use)?,
+            (Attachment::Own, Some(dir)) => neutralise_disk(dir, in_use)?,
+            (Attachment::Own, None) => {}
         }
-        if let Some(dir) = &group.dirs.io {
-            neutralise_disk(dir, in_use)?;
-        }
-        let by_thread = present.knobs().contains(&IoKnob::ThreadPriority);
-        let tier = if by_thread { tier } else { Tier::Active };
-        thread_priority::apply(&self.processes(group)?, tier).map(drop)
+        let threads = self.thread_tier(group, tier, slice);
+        threads.apply(&self.processes(group)?).map(drop)
+    }
+
+    /// What the threads of `group` are given.
+    pub(super) fn thread_tier(&self, group: &Group, tier: Tier, slice: Slice) -> ThreadTier {
+        let by_thread = group.record.attachment == Attachment::Own
+            && self.present().knobs().contains(&IoKnob::ThreadPriority);
+        let io = if by_thread { tier } else { Tier::Active };
+        ThreadTier { io, slice, length: self.slice }
     }
 
     /// Whether the group the task came from is gone where systemd tracks it. On v1 a unit may

@@ -1,8 +1,8 @@
 //! What a tier is in a group's files: comparing and writing them.
 //!
 //! Changing a tier costs a few reads and at most three writes on paths known beforehand, the
-//! CPU first: that is what a promoted task waits for. I/O priorities of threads need a walk
-//! over the processes and are therefore not part of it ([`TierTree::reapply_io`]).
+//! CPU first: that is what a promoted task waits for. What each thread is given needs a walk
+//! over the processes and is therefore not part of it ([`TierTree::renew_threads`]).
 
 use super::knob::{self, Ask, Comparison, Part, Value, Wish, by_path, cpu_idle};
 use super::open::Root;

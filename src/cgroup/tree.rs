@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::effects::{self, Present};
+use super::knob::slice::SliceLength;
 use super::knob::{Content, CpuKnobs, Knob, cpu_idle, cpu_weight, freezer};
 use super::layout::Layout;
 use super::mounts::{Hierarchy, UNIFIED};
@@ -39,6 +40,8 @@ pub struct TierTree {
     pub(super) root_weight: Option<u32>,
     /// `tiers.io`.
     pub(super) disk_tiers: DiskTiers,
+    /// How long long slices are; `None`: slices are the kernel's.
+    pub(super) slice: Option<SliceLength>,
     /// What makes tiers now; the loop replaces it.
     pub(super) present: RwLock<Arc<Present>>,
     /// What was written to groups of others.
@@ -97,6 +100,17 @@ impl TierTree {
                 true
             }
         };
+        let slice = match settings.slice.length().map(SliceLength::probe) {
+            None => None,
+            Some(Ok(slice)) => {
+                reasons.push("longer slices for tasks that compute".to_owned());
+                Some(slice)
+            }
+            Some(Err(reason)) => {
+                reasons.push(format!("slices are the kernel's own: {reason}"));
+                None
+            }
+        };
         reasons.extend(root.notes.iter().cloned());
         let Layout { version, path, .. } = &root.layout;
         let capabilities = Capabilities {
@@ -110,7 +124,7 @@ impl TierTree {
         let scale = cpu_weight::scale(*version);
         let cpu = CpuKnobs { scale, idle_exists: idle.is_ok(), idle_used };
         let present = Present::new(capabilities, Some(cpu), effects::read(&root, settings.io));
-        Ok(TierTree::new(State::Enforcing(root), present, settings))
+        Ok(TierTree { slice, ..TierTree::new(State::Enforcing(root), present, settings) })
     }
 
     pub(super) fn new(state: State, present: Present, settings: &TreeSettings) -> TierTree {
@@ -118,6 +132,7 @@ impl TierTree {
             state,
             root_weight: settings.root_weight,
             disk_tiers: settings.io,
+            slice: None,
             present: RwLock::new(Arc::new(present)),
             plans: in_place::Plans::default(),
             no_twin: Mutex::new(None),

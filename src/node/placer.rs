@@ -11,6 +11,7 @@ use super::outbox::Outbox;
 use super::queue::Queue;
 use crate::cgroup::{Attached, CgroupError, Conditions, Group, Kin, Origin, TierTree, WeightPlan};
 use crate::core::model::Tier;
+use crate::core::slice::Slice;
 use crate::executor::job::GroupJob;
 use crate::executor::message::{Message, Placed};
 use crate::units::ProcessRef;
@@ -37,6 +38,7 @@ pub(super) fn place_all(
                 owner,
                 found,
                 tier,
+                slice,
                 plan,
                 discovered: _,
             } => {
@@ -60,6 +62,9 @@ pub(super) fn place_all(
                         })
                     }),
                 };
+                if let (Ok((group, _, Some(tier))), Slice::Long) = (&result, slice) {
+                    renew_threads(tree, group, *tier, slice);
+                }
                 outbox.send(Message::Attached { task, result });
                 if tree.take_remade() {
                     outbox.send(Message::RootRemade);
@@ -75,13 +80,7 @@ pub(super) fn place_all(
                 };
                 outbox.send(Message::Reattached { task, result });
             }
-            GroupJob::Io { group, tier } => {
-                if let Err(error) = tree.reapply_io(&group, tier) {
-                    // Threads come and go; the next cycle tries again.
-                    let cgroup = &group.record.path;
-                    tracing::debug!(cgroup, %error, "the threads in {cgroup} did not get their I/O priority: {error}");
-                }
-            }
+            GroupJob::Threads { group, tier, slice } => renew_threads(tree, &group, tier, slice),
             GroupJob::Release { task, group, waited } => {
                 let result = if waited { tree.release(&group) } else { tree.release_task(&group) };
                 outbox.send(Message::Released { task, result });
@@ -97,6 +96,14 @@ pub(super) fn place_all(
 
 fn place_queue(jobs: &Receiver<GroupJob>) -> Queue<'_, GroupJob> {
     Queue::new(jobs, |job| matches!(job, GroupJob::Attach { discovered: true, .. }))
+}
+
+/// Threads come and go; the next cycle tries again.
+fn renew_threads(tree: &TierTree, group: &Group, tier: Tier, slice: Slice) {
+    if let Err(error) = tree.renew_threads(group, tier, slice) {
+        let cgroup = &group.record.path;
+        tracing::debug!(cgroup, %error, "the threads in {cgroup} did not get their I/O priority or slice: {error}");
+    }
 }
 
 fn weigh(
@@ -149,6 +156,7 @@ mod tests {
             owner: None,
             found: None,
             tier: Some(Tier::Passive),
+            slice: Slice::Default,
             plan: WeightPlan { ratio: 100, active_capacity: 1, passive_max: 1 },
             discovered,
         }

@@ -3,7 +3,7 @@
 //!
 //! A reading of thousands of tasks takes milliseconds, in which the loop could promote no task.
 //! What is to be read is decided by the loop ([`ReadRequest`]); what it means is decided there too.
-//! The one thing written here is the I/O priority of threads, for which they have to be listed.
+//! The one thing written here is what each thread is given, for which they have to be listed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -109,7 +109,7 @@ pub(super) fn read_all(
                         .check
                         .into_iter()
                         .filter_map(|check| {
-                            let Check { task, group, level, owner, .. } = &check;
+                            let Check { task, group, level, slice, owner, .. } = &check;
                             let watched = kept.entry(*task).or_insert_with(|| Watched {
                                 files: tree.keep(group),
                                 cpu: None,
@@ -127,9 +127,11 @@ pub(super) fn read_all(
                             halts.extend(halt.map(|halt| (*task, halt)));
                             let files = &mut watched.files;
                             let found = if check.weights {
-                                tree.inspect(group, files, &mut reading, *level, &plan).map(Some)
+                                let wanted = (*level, *slice);
+                                tree.inspect(group, files, &mut reading, wanted, &plan).map(Some)
                             } else if ran {
-                                tree.renew_io(group, files, &mut reading, level.tier())
+                                let wanted = (level.tier(), *slice);
+                                tree.renew_by_list(group, files, &mut reading, wanted)
                                     .map(|()| None)
                             } else {
                                 return None;

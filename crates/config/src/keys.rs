@@ -17,10 +17,12 @@ use super::quantity::{self, duration, memory_amount, whole_mebibytes};
 use super::rule::{Means, Pattern, Template};
 use super::value::{
     self, Node, Wrong, account, address, auto, bus, cgroup_root, directory, disk_tiers, labels,
-    list, listen_address, log_filter, node_id, number, plain, socket_address, text, user_name,
-    version, word, words,
+    list, listen_address, log_filter, node_id, number, plain, slice, socket_address, text,
+    user_name, version, word, words,
 };
-use super::{Auto, Bus, Config, DiskTiers, Mode, OfferBy, PassiveCpu, RootPath, Version};
+use super::{
+    Auto, Bus, Config, DiskTiers, Mode, OfferBy, PassiveCpu, RootPath, SliceSetting, Version,
+};
 use lrs_core::model::{Label, Priority, Standing};
 use lrs_core::order::QueueOrder;
 use lrs_core::probe::Formula;
@@ -282,6 +284,11 @@ table! {
     /// (mq-deadline), which made synchronous writers behind CPU tasks slower and no measured
     /// queue faster. false: all disks are shared equally.
     Restart io: DiskTiers = DiskTiers::Weights, r#"true, "weights", "idle" or false"#, disk_tiers;
+    /// How long a thread of a task that computes keeps the CPU before the next one of its tier has it
+    /// (Linux 6.12 or newer), while its task is passive, or one of more active tasks than CPUs: each
+    /// switch empties the caches. "auto": 100 ms, the longest that the kernel takes, where it has such
+    /// slices. "off": always the kernel's own. A slice that a program has chosen itself is left alone.
+    Restart slice: SliceSetting = SliceSetting::Auto, r#""auto", "off" or a duration from "1ms" to "100ms""#, slice;
     /// CPU weight of all tasks of LRS together against the other groups of the node, in units of
     /// cpu.weight (100 is neutral; on cgroup v1 it is converted to cpu.shares). "auto": 100 for
     /// each CPU that active tasks use or wait for, at most one for each active slot; idle, behind

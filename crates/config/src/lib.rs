@@ -42,7 +42,7 @@ pub use keys::{
 pub use quantity::duration_text;
 pub use read::{Absent, check_file};
 pub use rule::Rule;
-pub use tree::{DiskTiers, PassiveCpu, TreeSettings, Version};
+pub use tree::{DiskTiers, PassiveCpu, SliceSetting, TreeSettings, Version};
 
 /// Where lrsd looks when no `--config` is given.
 pub const DEFAULT_FILE: &str = "/etc/lrs/lrs.toml";
@@ -223,6 +223,7 @@ impl Config {
             },
             passive_cpu: self.tiers.passive_cpu,
             io: self.tiers.io,
+            slice: self.tiers.slice,
             memory: self.cgroup.memory_controller,
             root_weight: match self.tiers.root_weight {
                 Auto::Auto => None,

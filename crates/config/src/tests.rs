@@ -102,6 +102,7 @@ fn values_arrive_in_their_fields() {
         ratio = 50
         passive_cpu = "weight"
         io = false
+        slice = "20ms"
         root_weight = 300
         lane_share = 0.04
         [classify]
@@ -200,6 +201,7 @@ fn values_arrive_in_their_fields() {
             ratio: 50,
             passive_cpu: PassiveCpu::Weight,
             io: DiskTiers::Off,
+            slice: SliceSetting::Fixed(Duration::from_millis(20)),
             root_weight: Auto::Fixed(300),
             lane_share: Share::clamped(0.04),
         },
@@ -300,6 +302,8 @@ const FAULTY: &[(&str, &str)] = &[
     ("[tiers]\nratio = 99999999999999999999999", "ratio = 99999999999999999999999: expected"),
     ("[tiers]\nratio = -1", "lrs.toml:2: tiers.ratio = -1: expected 1..=10000"),
     ("[tiers]\nio = \"true\"", "expected true, \"weights\", \"idle\" or false"),
+    ("[tiers]\nslice = \"1s\"", "expected \"auto\", \"off\" or a duration from"),
+    ("[tiers]\nslice = false", "expected \"auto\", \"off\" or a duration from"),
     ("[tiers]\npassive_cpu = \"Idle\"", "expected \"auto\", \"idle\" or \"weight\""),
     ("[slots]\nexpand = 1", "slots.expand = 1: expected true or false"),
     ("[slots]\nio_wait_threshold = 1.5", "slots.io_wait_threshold = 1.5: expected 0.0..=1.0"),
@@ -309,7 +313,7 @@ const FAULTY: &[(&str, &str)] = &[
     ("[daemon]\nratio = 3", "daemon.ratio = 3: unknown key; did you mean tiers.ratio?"),
     (
         "[tiers]\nzebra = 3",
-        "the keys of [tiers] are ratio, passive_cpu, io, root_weight, lane_share",
+        "the keys of [tiers] are ratio, passive_cpu, io, slice, root_weight, lane_share",
     ),
     ("active = 3", "active = 3: unknown key; did you mean slots.active? put it below [slots]"),
     ("zebra = 3", "unknown key; every key is in one of [daemon], [node], [slots]"),
@@ -479,6 +483,7 @@ fn changed_keys_say_which_need_a_restart() {
             "daemon.mode",
             "tiers.passive_cpu",
             "tiers.io",
+            "tiers.slice",
             "tiers.root_weight",
             "cgroup.root",
             "cgroup.version",
@@ -703,13 +708,19 @@ fn valid_config() -> impl Strategy<Value = Config> {
         1u32..=10_000,
         prop_oneof![Just(PassiveCpu::Auto), Just(PassiveCpu::Idle), Just(PassiveCpu::Weight)],
         prop_oneof![Just(DiskTiers::Weights), Just(DiskTiers::Idle), Just(DiskTiers::Off)],
+        prop_oneof![
+            Just(SliceSetting::Auto),
+            Just(SliceSetting::Off),
+            (1u64..=100).prop_map(|ms| SliceSetting::Fixed(Duration::from_millis(ms)))
+        ],
         automatic(1u32..=10_000),
         0.0..=0.2f64,
     )
-        .prop_map(|(ratio, passive_cpu, io, root_weight, lane_share)| Tiers {
+        .prop_map(|(ratio, passive_cpu, io, slice, root_weight, lane_share)| Tiers {
             ratio,
             passive_cpu,
             io,
+            slice,
             root_weight,
             lane_share: Share::clamped(lane_share),
         });

@@ -1,5 +1,7 @@
 //! What the operator may choose of the cgroups: hierarchy, root, how tiers are made.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// Which kernel interface carries the controllers. Hybrid machines (v1 controllers beside an
@@ -22,6 +24,8 @@ pub struct TreeSettings {
     pub passive_cpu: PassiveCpu,
     /// How passive tasks are held back on disks.
     pub io: DiskTiers,
+    /// How long the slices of tasks that compute are.
+    pub slice: SliceSetting,
     /// v2: whether the groups of tasks have the memory controller.
     pub memory: bool,
     /// CPU weight of the root among its siblings; `None` is "auto": it follows what active tasks
@@ -55,4 +59,29 @@ pub enum PassiveCpu {
     Idle,
     /// Weights only.
     Weight,
+}
+
+/// `tiers.slice`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceSetting {
+    /// The longest that the kernel takes, if it has slices at all.
+    Auto,
+    /// The kernel's own.
+    Off,
+    /// So long, 1 to 100 ms.
+    Fixed(Duration),
+}
+
+impl SliceSetting {
+    /// The longest slice that the kernel takes (`__setparam_fair`, kernel/sched/fair.c).
+    const LONGEST: Duration = Duration::from_millis(100);
+
+    /// How long a slice is to be; `None`: slices are the kernel's.
+    pub fn length(self) -> Option<Duration> {
+        match self {
+            SliceSetting::Auto => Some(SliceSetting::LONGEST),
+            SliceSetting::Off => None,
+            SliceSetting::Fixed(length) => Some(length),
+        }
+    }
 }

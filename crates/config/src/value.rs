@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use lrs_hadoop_conf::{NodeId, NotANodeId};
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
@@ -14,7 +15,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::error::excerpt;
-use super::{Auto, Bus, DiskTiers, MAX_SOCKET_PATH, RootPath, Version};
+use super::quantity::{self, duration};
+use super::{Auto, Bus, DiskTiers, MAX_SOCKET_PATH, RootPath, SliceSetting, Version};
 use lrs_core::model::Label;
 
 /// A value as it is in the file.
@@ -168,6 +170,26 @@ pub(super) fn disk_tiers(node: &Node<'_>) -> Taken<DiskTiers> {
         (_, Some("idle")) => Ok(DiskTiers::Idle),
         (Ok(false), _) => Ok(DiskTiers::Off),
         _ => Err(Rejection::OutOfRange),
+    }
+}
+
+/// `tiers.slice`: a word, or how long.
+pub(super) fn slice(node: &Node<'_>) -> Taken<SliceSetting> {
+    let range = Duration::from_millis(1)..=Duration::from_millis(100);
+    match node.get_ref().as_str() {
+        Some("auto") => Ok(SliceSetting::Auto),
+        Some("off") => Ok(SliceSetting::Off),
+        _ => duration(node, range).map(SliceSetting::Fixed),
+    }
+}
+
+impl Serialize for SliceSetting {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            SliceSetting::Auto => serializer.serialize_str("auto"),
+            SliceSetting::Off => serializer.serialize_str("off"),
+            SliceSetting::Fixed(length) => quantity::show_duration(length, serializer),
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub mod restore;
 pub mod sample;
 pub mod shaper;
 pub mod share;
+pub mod slice;
 pub mod slots;
 mod standing;
 pub mod state;

@@ -332,7 +332,7 @@ impl<W: World> Executor<'_, W> {
                     entry.written.replace((level, self.now.boot)).map(|(before, _)| before);
                 let group = Arc::clone(group);
                 if before.map(Level::tier) != Some(level.tier()) {
-                    self.write_io(&group, level.tier());
+                    self.write_io(id, &group, level.tier());
                 }
                 self.tell_unit(id, level);
                 Ok(())
@@ -377,9 +377,10 @@ impl<W: World> Executor<'_, W> {
 
     /// Gives the threads their I/O priority, where disk tiers are made that way: a walk, so not
     /// on this thread.
-    pub(super) fn write_io(&mut self, group: &Arc<Group>, tier: Tier) {
+    pub(super) fn write_io(&mut self, id: TaskId, group: &Arc<Group>, tier: Tier) {
         if self.state.world.facts().capabilities.io_by_thread {
-            self.begin(GroupJob::Io { group: Arc::clone(group), tier });
+            let slice = self.core.slice(id);
+            self.begin(GroupJob::Threads { group: Arc::clone(group), tier, slice });
         }
     }
 
@@ -389,7 +390,7 @@ impl<W: World> Executor<'_, W> {
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let tier = self.core.task(id).map(|task| task.tier());
         if let (Some(group), Some(tier)) = (group, tier) {
-            self.begin(GroupJob::Io { group, tier });
+            self.begin(GroupJob::Threads { group, tier, slice: self.core.slice(id) });
         }
     }
 

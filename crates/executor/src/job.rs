@@ -14,6 +14,7 @@ use crate::group::TaskSource;
 use crate::group::{Group, Kin, Origin, Reach, WeightPlan};
 use lrs_api::proto;
 use lrs_core::model::{Label, Level, TaskId, Tier};
+use lrs_core::slice::Slice;
 use lrs_core::unit::{UnitName, UnitRecord};
 use lrs_core::units::{BootTime, ProcessRef};
 
@@ -69,6 +70,8 @@ pub enum GroupJob {
         found: Option<Arc<Group>>,
         /// Its tier; `None`: it waits for one, and the group keeps the weights it is made with.
         tier: Option<Tier>,
+        /// The slice of its threads.
+        slice: Slice,
         /// What the weights promise.
         plan: WeightPlan,
         /// It was found, not announced: no client waits for it, and its process is only taken from
@@ -97,13 +100,15 @@ pub enum GroupJob {
         /// It is of a process that waits for a slot, and no task's.
         waited: bool,
     },
-    /// Give every thread the I/O priority of a new tier, where disk tiers are made that way.
-    /// Threads made since get it with the next reading.
-    Io {
+    /// Give every thread the I/O priority of a new tier, where disk tiers are made that way, and its slice.
+    /// Threads made since get both with the next reading.
+    Threads {
         /// Its group.
         group: Arc<Group>,
         /// Its tier.
         tier: Tier,
+        /// Its slice.
+        slice: Slice,
     },
     /// Remove the group of a task that has ended; in place, give its weights back.
     Remove {
@@ -231,6 +236,8 @@ pub struct Check {
     pub group: Arc<Group>,
     /// The weights it should have.
     pub level: Level,
+    /// The slice that its threads should have.
+    pub slice: Slice,
     /// In place, for a caller without an admin's rights: the uid to which all in it must belong.
     pub owner: Option<u32>,
     /// Its main process, while that lives.
@@ -239,7 +246,7 @@ pub struct Check {
     pub halted: bool,
     /// The guard froze it: what others did to it is not looked at.
     pub frozen: bool,
-    /// Whether its weights are read back; if not, it gets I/O priorities alone, where disk
-    /// tiers are made that way and it used the CPU, without which no thread is made.
+    /// Whether its weights are read back; if not, its threads get what each of them is given, if it used
+    /// the CPU, without which no thread is made.
     pub weights: bool,
 }

@@ -100,6 +100,7 @@ impl<W: World> Executor<'_, W> {
                     task: id,
                     group: entry.group.clone()?,
                     level,
+                    slice: self.core.slice(id),
                     owner,
                     weights,
                     main: task.who.process.filter(|_| !task.main_exited),
@@ -260,7 +261,7 @@ impl<W: World> Executor<'_, W> {
             match (result, entry.written) {
                 // Weights written since the reading was asked for are not what it read; the I/O
                 // priorities it gave were the old tier's.
-                (_, Some((level, at))) if at > asked_at => self.write_io(&group, level.tier()),
+                (_, Some((level, at))) if at > asked_at => self.write_io(id, &group, level.tier()),
                 (Ok(None), _) => {}
                 (Ok(Some((view, drifts))), Some((written, _))) if written == level => {
                     entry.kernel = view;

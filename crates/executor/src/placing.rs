@@ -179,6 +179,7 @@ impl<W: World> Executor<'_, W> {
             owner: self.owner_only(task),
             found,
             tier,
+            slice: self.core.slice(task.id),
             plan: self.state.plan,
             discovered: task.who.found.is_some(),
         })

@@ -65,7 +65,7 @@ impl Pretend {
                 let result = self.release_now(&group);
                 messages.push(Message::Released { task, result });
             }
-            GroupJob::Io { .. } => {}
+            GroupJob::Threads { .. } => {}
             GroupJob::Remove { task, group } => {
                 let failed = self.remove_now(&group).err();
                 let message = failed.map(|error| Message::NotRemoved { task, group, error });

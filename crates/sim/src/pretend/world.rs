@@ -369,7 +369,7 @@ impl Jobs for Pretend {
             Job::Group(GroupJob::Attach { task, .. }) => ("attach", Some(*task)),
             Job::Group(GroupJob::Reattach { task, .. }) => ("reattach", Some(*task)),
             Job::Group(GroupJob::Release { task, .. }) => ("release", Some(*task)),
-            Job::Group(GroupJob::Io { .. }) => ("io", None),
+            Job::Group(GroupJob::Threads { .. }) => ("threads", None),
             Job::Group(GroupJob::Remove { task, .. }) => ("remove", Some(*task)),
             Job::Unit(_) => ("unit", None),
             Job::Read(_) => ("read", None),
