@@ -76,7 +76,13 @@ impl Shaper {
         let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
         self.guard_freeze(&signals, now);
+        self.opening.cycle(&self.jobs, self.tasks.values().map(Box::as_ref));
+        self.opening.memory.clone_from(&measured.memory);
+        let saturation = self.policy.cpu_saturation;
+        self.opening.saturated = measured.cpu.is_some_and(|cpu| cpu.saturated(saturation));
+        self.opening.look_far(true);
         self.rearrange(now);
+        self.opening.look_far(false);
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
@@ -197,7 +203,7 @@ impl Shaper {
     }
 
     /// The room for memory that binds, and what of it no new slot may take.
-    fn room_that_binds<'m>(&self, memory: &'m Memory) -> (&'m Room, Bytes) {
+    pub(super) fn room_that_binds<'m>(&self, memory: &'m Memory) -> (&'m Room, Bytes) {
         memory.least_above(|all| self.policy.memory_reserve.of(all))
     }
 
@@ -329,7 +335,13 @@ impl Shaper {
     }
 
     /// Withdraws at most `most` free expanded slots.
-    fn withdraw(&mut self, most: u32, reason: &str, inputs: Map<String, Value>, now: Moment) {
+    pub(super) fn withdraw(
+        &mut self,
+        most: u32,
+        reason: &str,
+        inputs: Map<String, Value>,
+        now: Moment,
+    ) {
         let slots = &mut self.slots;
         let from = slots.passive_capacity;
         let floor = slots.base.max(slots.passive_in_use());
@@ -344,7 +356,7 @@ impl Shaper {
         self.record_capacity(EventKind::Shrunk, from, reason, inputs, now);
     }
 
-    fn record_capacity(
+    pub(super) fn record_capacity(
         &mut self,
         kind: EventKind,
         from: u32,

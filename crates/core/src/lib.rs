@@ -27,6 +27,7 @@ pub mod memory;
 pub mod model;
 pub mod name;
 pub mod neighbours;
+mod opening;
 pub mod order;
 pub mod pace;
 mod parking;

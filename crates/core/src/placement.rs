@@ -14,7 +14,7 @@ use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::order::Known;
 use super::shaper::{Shaper, post_increment};
 use super::slots::{Rank, Seat};
-use super::state::{Need, Refusal, Request, Reservation};
+use super::state::{Need, Refusal, Request, Reservation, Waiter};
 use super::step::{Answer, Job, Record, Ticket};
 use super::task::{Attaching, Halt, Life, Task, Who};
 use crate::units::Moment;
@@ -87,7 +87,10 @@ impl Shaper {
             let slots = &mut self.slots;
             slots.passive_capacity =
                 slots.passive_capacity.min(slots.passive_max).max(slots.passive_in_use());
-            if !self.grant_waiter(&mut known, now) && !self.withdraw_one(now) {
+            if self.grant_by_kind(now) {
+                // The candidates in it wait no more.
+                known = None;
+            } else if !self.grant_waiter(&mut known, now) && !self.withdraw_one(now) {
                 break;
             }
         }
@@ -119,6 +122,12 @@ impl Shaper {
             return false;
         }
         let Some((id, waiter)) = self.next_waiter(known) else { return false };
+        self.grant(id, waiter, now);
+        true
+    }
+
+    /// Gives a request that waits no more its slot.
+    pub(super) fn grant(&mut self, id: Ticket, waiter: Waiter, now: Moment) {
         match waiter.lease {
             None => {
                 self.place(waiter.request, id, now);
@@ -128,7 +137,6 @@ impl Shaper {
                 self.step.answers.push((id, Answer::Reserved(promised)));
             }
         }
-        true
     }
 
     pub(super) fn reseat(&mut self, id: TaskId, seat: Seat) {

@@ -3,6 +3,7 @@
 
 mod examples;
 mod expansion;
+mod opening;
 mod ops;
 mod records;
 mod world;

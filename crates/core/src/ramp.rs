@@ -99,7 +99,7 @@ impl Ramp {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ahead {
     /// Slots opened since the last cycle.
-    opened: u32,
+    pub(super) opened: u32,
     /// Slots that the last cycle opened, or that were opened just before it.
     pub(super) last: u32,
     /// Tasks that ended since the last cycle.
@@ -159,6 +159,9 @@ impl Shaper {
 
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
     pub(super) fn ramp(&mut self, node: &Measured, resident: Option<Bytes>, now: Moment) {
+        if let Some(memory) = &node.memory {
+            self.opening.memory = Some(memory.clone());
+        }
         let saturation = self.policy.cpu_saturation;
         let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation)) else { return };
         let coming = self.tasks.values().filter(|task| task.is_new()).count();

@@ -28,6 +28,7 @@ use super::jobs::Jobs;
 use super::lane::Lane;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
+use super::opening::Opening;
 use super::parking::Parking;
 use super::probe::Probe;
 use super::ramp::Ahead;
@@ -63,6 +64,8 @@ pub struct Shaper {
     pub(super) interference: Interference,
     /// Slots on trial.
     pub(super) probe: Probe,
+    /// Passive slots for tasks that wait.
+    pub(super) opening: Opening,
     /// Passive slots opened ahead of the cycle.
     pub(super) ahead: Ahead,
     /// The weight of the root.
@@ -128,6 +131,7 @@ impl Shaper {
             ladder: Ladder::default(),
             interference: Interference::default(),
             probe: Probe::default(),
+            opening: Opening::default(),
             ahead: Ahead::default(),
             follow: Follow::default(),
             usage: Usage::default(),

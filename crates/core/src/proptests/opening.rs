@@ -1,0 +1,154 @@
+//! How passive slots open for tasks that wait, on CPUs that are saturated.
+
+use super::*;
+use crate::jobs::{End, Finished};
+use crate::model::JobKey;
+use crate::probe::Formula;
+use crate::slots::Seat;
+
+/// Bytes that each task takes.
+const SIZE: u64 = 100;
+
+fn labels(job: &str) -> Labels {
+    Labels { job: Some(Label::new(job).unwrap()), ..Labels::default() }
+}
+
+fn probes() -> Policy {
+    Policy { formula: Formula::Probe, ..Policy::simulated() }
+}
+
+/// On 2 CPUs, with two jobs known: "waits" and "computes".
+fn node(policy: Policy) -> Shaper {
+    let job = |name, rate| {
+        let mut finished = Finished::default();
+        let resident = Some(SIZE as f64);
+        finished.add(End { rate: Some(rate), resident, ..End::default() });
+        (labels(name).job_key(Some(0)).unwrap(), finished)
+    };
+    let jobs: Vec<(JobKey, Finished)> = vec![job("waits", 0.02), job("computes", 0.98)];
+    Shaper::new(policy, 2, Restored { jobs, ..Restored::default() })
+}
+
+fn ask(shaper: &mut Shaper, job: &str, now: Moment) {
+    let patience = Patience { first_requested: now.wall, deadline: None, parks: false };
+    shaper.ask(Request { labels: labels(job), ..request(0) }, Some(patience), now).unwrap();
+    begin(shaper, now);
+}
+
+/// All that were admitted are in their groups.
+fn begin(shaper: &mut Shaper, now: Moment) {
+    let new: Vec<_> = shaper.tasks().filter(|(_, task)| task.is_new()).map(|(id, _)| id).collect();
+    new.into_iter().for_each(|id| shaper.attached(id, now));
+}
+
+fn saturated(bytes: u64) -> Measured {
+    let memory = Some(Memory::of_node(Bytes(bytes), Bytes(100 * SIZE)));
+    Measured { cpu: cpu(0.99), memory, ..Measured::default() }
+}
+
+/// Passive tasks of a job.
+fn passive(shaper: &Shaper, job: &str) -> usize {
+    let job = Label::new(job).unwrap();
+    let is = |task: &Task| task.seat == Seat::Passive && task.labels.job.as_ref() == Some(&job);
+    shaper.tasks().filter(|(_, task)| is(task)).count()
+}
+
+fn first(shaper: &Shaper, job: &str) -> TaskId {
+    let job = Label::new(job).unwrap();
+    shaper.tasks().find(|(_, task)| task.labels.job.as_ref() == Some(&job)).unwrap().0
+}
+
+#[test]
+fn what_waits_gets_a_slot_at_once_and_what_computes_does_not() {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    ask(&mut shaper, "computes", at(6));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (2, 1));
+    (0..3).for_each(|_| ask(&mut shaper, "waits", at(7)));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (5, 1), "past the first");
+    assert_eq!(passive(&shaper, "waits"), 3);
+    // One that computes gets no slot that was opened for those that wait: it closes.
+    let id = first(&shaper, "waits");
+    end(&mut shaper, id, at(8));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 1));
+    // Where one that computes ends, the next has its place.
+    let id = first(&shaper, "computes");
+    end(&mut shaper, id, at(9));
+    begin(&mut shaper, at(9));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 0));
+    // Up to the maximum, which is 8.
+    (0..9).for_each(|_| ask(&mut shaper, "waits", at(10)));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (8, 5));
+}
+
+#[test]
+fn the_formula_of_the_source_opens_nothing_on_saturated_cpus() {
+    let mut shaper = node(Policy { formula: Formula::Lrs, ..probes() });
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    ask(&mut shaper, "waits", at(6));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (2, 1));
+}
+
+#[test]
+fn a_job_of_which_nothing_is_known_has_one_sample() {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    (0..3).for_each(|_| ask(&mut shaper, "new", at(6)));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 2));
+    ask(&mut shaper, "another", at(7));
+    assert_eq!(shaper.waiting(), 3, "one at a time");
+}
+
+#[test]
+fn memory_that_new_tasks_will_take_opens_no_slot() {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    // The policy keeps 100 bytes free: three more fit.
+    shaper.cycle(&saturated(4 * SIZE), at(5));
+    (0..6).for_each(|_| ask(&mut shaper, "waits", at(6)));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (5, 3));
+}
+
+#[test]
+fn none_is_overtaken_more_often_than_the_policy_says() {
+    let policy = Policy { overtake_max: 2, ..probes() };
+    let mut shaper = node(policy);
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    ask(&mut shaper, "computes", at(6));
+    (0..4).for_each(|_| ask(&mut shaper, "waits", at(7)));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 3));
+}
+
+proptest! {
+    /// On saturated CPUs, whatever comes and ends.
+    #[test]
+    fn passive_tasks_that_compute_are_as_many_as_promotions_need(
+        steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0usize..12), 1..80),
+    ) {
+        let mut shaper = node(probes());
+        (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+        shaper.cycle(&saturated(60 * SIZE), at(5));
+        for (second, (comes, waits, which)) in (6..).zip(steps) {
+            if comes {
+                ask(&mut shaper, if waits { "waits" } else { "computes" }, at(second));
+            } else {
+                let id = shaper.tasks().map(|(id, _)| id).nth(which);
+                id.into_iter().for_each(|id| end(&mut shaper, id, at(second)));
+                begin(&mut shaper, at(second));
+            }
+            if second % 3 == 0 {
+                shaper.cycle(&saturated(60 * SIZE), at(second));
+                begin(&mut shaper, at(second));
+            }
+            let slots = shaper.slots();
+            prop_assert!(slots.passive_capacity <= slots.passive_max);
+            prop_assert!(passive(&shaper, "computes") <= slots.base as usize);
+            // No slot is free while a request waits that may have it.
+            prop_assert!(slots.passive_free() == 0 || shaper.waiting() == 0);
+        }
+    }
+}
