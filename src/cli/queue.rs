@@ -11,15 +11,19 @@ use super::client::{Lrsd, ask};
 use super::failure::{Failure, Purpose};
 use super::handle::refers_to;
 use super::output::{Column, Columns, Output, printable, say};
+use super::show::status::no_more_slots;
 use super::show::{age, seconds_age, tier_word};
 use crate::clock;
-use crate::proto::{ListQueueRequest, Queued};
+use crate::proto::{GetStatusRequest, ListQueueRequest, Queued};
 use crate::units::WallTime;
 use crate::wire::wall_time;
 
 /// `lrsctl queue`
 pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(), Failure> {
-    let mut queue = ask(lrsd, Purpose::Other, |lrsd| whole(lrsd, ListQueueRequest::default()))?;
+    let (mut queue, status) = ask(lrsd, Purpose::Other, |mut lrsd| async move {
+        let status = lrsd.get_status(GetStatusRequest {}).await?.into_inner();
+        Ok((whole(lrsd, ListQueueRequest::default()).await?, status))
+    })?;
     let own = rustix::process::geteuid().as_raw();
     queue.retain(|one| {
         (!args.mine || one.uid == own) && (args.job.is_none() || one.job == args.job)
@@ -32,7 +36,11 @@ pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(
         return Ok(());
     }
     let table = table(&queue, clock::now().wall, out.width());
-    out.table(&if args.no_header { table.without_heads() } else { table })
+    out.table(&if args.no_header { table.without_heads() } else { table })?;
+    if let Some(why) = no_more_slots(&status) {
+        say(format_args!("{why}"));
+    }
+    Ok(())
 }
 
 /// All pages.

@@ -46,7 +46,7 @@ pub struct Way {
 
 /// As it is shipped.
 pub const SHIPPED: Way =
-    Way { name: "LRS", formula: Formula::Probe, order: QueueOrder::Fifo, follows: false };
+    Way { name: "LRS", formula: Formula::Probe, order: QueueOrder::Fit, follows: false };
 
 /// Those that are compared.
 pub const WAYS: [Way; 4] = [

@@ -249,10 +249,12 @@ table! {
     /// saturated.
     Live shrink_after: u32 = 3, "1..=1000", |v| number(v, 1..=1000);
     /// Users with requests at the highest priority take turns. Which request of the user who is next
-    /// gets the slot: the first, or the one of the job with the computing rate that suits what runs.
-    /// A job without a rate is sampled first.
-    Live order: QueueOrder = QueueOrder::Fifo, r#""complement" or "fifo""#, word;
-    /// With "complement": how often a request is overtaken at most by others of its user.
+    /// gets the slot? "fit": the first for which there is a slot, so that one of a job that waits more than it computes
+    /// gets a passive slot which one that computes would not get. "complement": the same, and otherwise the
+    /// one of the job with the computing rate that suits what runs; a job without a rate is sampled first.
+    /// "fifo": the first.
+    Live order: QueueOrder = QueueOrder::Fit, r#""fit", "complement" or "fifo""#, word;
+    /// With "fit" and "complement": how often a request is overtaken at most by others of its user.
     Live overtake_max: u32 = 8, "0..=1000", |v| number(v, 0..=1000);
     /// Life of a reservation where its request does not say.
     #[serde(serialize_with = "quantity::show_duration")]

@@ -657,7 +657,14 @@ fn slots() -> impl Strategy<Value = Slots> {
         share(0.0),
         share(0.01),
         1u32..=1000,
-        (prop_oneof![Just(QueueOrder::Fifo), Just(QueueOrder::Complement)], 0u32..=1000),
+        (
+            prop_oneof![
+                Just(QueueOrder::Fit),
+                Just(QueueOrder::Fifo),
+                Just(QueueOrder::Complement)
+            ],
+            0u32..=1000,
+        ),
         (millis(100..=86_400_000), millis(100..=86_400_000)),
         any::<i32>(),
     )

@@ -14,7 +14,7 @@
 //! - The first task of a job of which nothing is known is a sample (thesis 2.4.1.1) and gets a slot like one
 //!   that waits, while no more than P0 passive tasks compute or are unknown: so there is one more at the most.
 //! - Which request: the first of the user who is next. Those before it, for which there is no room, are
-//!   overtaken, each at most `slots.overtake_max` times.
+//!   overtaken, each at most `slots.overtake_max` times; with `slots.order = "fifo"` none is.
 //!
 //! None opens while active tasks wait more than before the last ones ([`super::guard::interference`]), or
 //! while the last trial gained nothing ([`super::probe`]): the disk is the limit then.
@@ -32,6 +32,7 @@ use super::event::EventKind;
 use super::jobs::Jobs;
 use super::memory::Memory;
 use super::model::JobKey;
+use super::order::QueueOrder;
 use super::probe::Formula;
 use super::shaper::Shaper;
 use super::slice::COMPUTES;
@@ -150,7 +151,11 @@ impl Shaper {
         let next = self.queue.first()?;
         let mut before = Vec::new();
         let mut samples = None;
-        let look = if self.opening.in_cycle { LOOKED_AT_IN_CYCLE } else { LOOKED_AT };
+        let look = match (self.policy.order, self.opening.in_cycle) {
+            (QueueOrder::Fifo, _) => 1,
+            (QueueOrder::Fit | QueueOrder::Complement, true) => LOOKED_AT_IN_CYCLE,
+            (QueueOrder::Fit | QueueOrder::Complement, false) => LOOKED_AT,
+        };
         for (_, ticket) in self.queue.of_user(next.priority, next.uid, None).take(look) {
             let waiter = self.waiters.get(&ticket)?;
             let job = waiter.request.labels.job_key(Some(waiter.request.uid));

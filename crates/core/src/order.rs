@@ -1,7 +1,8 @@
 //! Which waiting request is next: the node's own queue (thesis 2.5).
 //!
 //! turns.rs chooses the user: by priority, and within it the users take turns. This module chooses
-//! among the requests of that user. By default the first that came is next. With
+//! among the requests of that user: the first that came is next, unless there is a slot for a later
+//! one alone ([`super::opening`]). With
 //! [`QueueOrder::Complement`] it is chosen by its job's computing rate: the one that brings the mean rate
 //! of what runs nearest to the mean of what runs and waits (of this user), so that computing goes beside
 //! I/O; ties by arrival. A job without a rate is sampled (thesis 2.4.1.1): its first task goes before the
@@ -37,8 +38,11 @@ use crate::units::Share;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueOrder {
-    /// First come, first served.
+    /// The first for which there is a slot: one of a job that waits gets a passive slot ([`super::opening`])
+    /// while those before it, which compute, get none.
     #[default]
+    Fit,
+    /// First come, first served.
     Fifo,
     /// The one with the rate that suits what runs.
     Complement,
@@ -77,7 +81,7 @@ impl Shaper {
     /// of a turn to the next: to compute it takes a pass over all tasks.
     pub(super) fn next_waiter(&mut self, known: &mut Option<Known>) -> Option<(Ticket, Waiter)> {
         let first = self.queue.first()?;
-        let ticket = if self.policy.order == QueueOrder::Fifo {
+        let ticket = if self.policy.order != QueueOrder::Complement {
             first.arrival.1
         } else {
             let known = known.get_or_insert_with(|| Known::of(self));

@@ -77,7 +77,7 @@ impl Policy {
             io_wait_threshold: Share::clamped(0.3),
             cpu_saturation: Share::clamped(0.9),
             shrink_after: 3,
-            order: QueueOrder::Fifo,
+            order: QueueOrder::Fit,
             overtake_max: 8,
             lane_share: Share::clamped(0.025),
             reservation_ttl: Duration::from_secs(30),

@@ -104,6 +104,12 @@ fn slots(status: &proto::Status) -> String {
     text
 }
 
+/// Why no further passive slot opens, in a sentence; nothing where one is free or may open.
+pub(in crate::cli) fn no_more_slots(status: &proto::Status) -> Option<String> {
+    let passive = status.slots.unwrap_or_default().passive.unwrap_or_default();
+    bound(passive.bound()).map(|why| format!("every slot is taken, and no more open: {why}"))
+}
+
 /// Why no further passive slot opens.
 fn bound(bound: proto::Bound) -> Option<&'static str> {
     match bound {

@@ -103,6 +103,18 @@ fn a_job_of_which_nothing_is_known_has_one_sample() {
 }
 
 #[test]
+fn first_come_first_served_passes_nothing_by() {
+    let mut shaper = node(Policy { order: QueueOrder::Fifo, ..probes() });
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    ask(&mut shaper, "waits", at(6));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 0), "it is the first");
+    ask(&mut shaper, "computes", at(7));
+    ask(&mut shaper, "waits", at(8));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 2));
+}
+
+#[test]
 fn memory_that_new_tasks_will_take_opens_no_slot() {
     let mut shaper = node(probes());
     (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));

@@ -368,7 +368,7 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
         Op::Expire => shaper.expire(now),
         Op::Configure { active, passive, max, expand, probe, complement, lane } => {
             let formula = if probe { Formula::Probe } else { Formula::Lrs };
-            let order = if complement { QueueOrder::Complement } else { QueueOrder::Fifo };
+            let order = if complement { QueueOrder::Complement } else { QueueOrder::Fit };
             let mut all = Policy { formula, order, ..Policy::simulated() };
             if let Some(guard) = &mut all.guard {
                 guard.freeze = FreezePolicy {
