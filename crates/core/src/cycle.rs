@@ -53,7 +53,7 @@ impl Measured {
     pub fn of(rates: &NodeRates, node: &NodeSample) -> Measured {
         let cpu = rates.effective.zip(rates.iowait).zip(rates.steal);
         Measured {
-            cpus: UsableCpus::of(node),
+            cpus: node.usable_cpus(),
             cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
             root_cpu: rates.root_cpu,
             parents: node.parents.clone(),
