@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cpus::CpuSet;
-use crate::cycle::Measured;
+use crate::measured::Measured;
 
 fn at(seconds: f64) -> BootTime {
     BootTime(time(seconds))
