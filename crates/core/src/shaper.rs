@@ -29,6 +29,7 @@ pub mod queue;
 mod ramp;
 mod requests;
 mod share;
+mod slice;
 mod standing;
 pub mod whole_job;
 
