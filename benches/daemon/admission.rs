@@ -8,7 +8,8 @@ use lrs::clock::boot_time;
 use lrs_bench::stats::Spread;
 use lrs_testbed::groups::cpu_mount;
 
-use crate::node::{Node, Rpc};
+use crate::client::Rpc;
+use crate::node::Node;
 use crate::{Effort, cpus, section, work};
 
 pub fn run(effort: Effort) {

@@ -12,9 +12,10 @@ use lrs_bench::stats::Spread;
 use prost::Message as _;
 use rustix::process::Signal;
 
+use crate::client::Rpc;
 use crate::flood::{HUGE, ask, connect_as, memory};
 use crate::harness::signal;
-use crate::node::{Node, Rpc};
+use crate::node::Node;
 use crate::{Effort, section};
 
 /// The account `nobody`, where there is one; it needs no name.

@@ -9,8 +9,9 @@ use lrs::clock::{boot_time, now};
 use lrs::proto::event_stream_item::Item;
 use rustix::process::Signal;
 
+use crate::client::Rpc;
 use crate::harness::signal;
-use crate::node::{Node, Rpc};
+use crate::node::Node;
 use crate::{Effort, cost, section};
 use lrs_bench::stats::Spread;
 

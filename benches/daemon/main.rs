@@ -13,6 +13,7 @@
 mod admission;
 mod attack;
 mod churn;
+mod client;
 mod cost;
 #[path = "../../tests/attack/flood.rs"]
 #[allow(dead_code)]

@@ -14,8 +14,9 @@ use lrs::proto::shaper_client::ShaperClient;
 use rustix::process::Signal;
 use tonic::transport::Endpoint;
 
+use crate::client::Rpc;
 use crate::harness::signal;
-use crate::node::{Files, Node, Rpc};
+use crate::node::{Files, Node};
 use crate::promotion::{Exits, Weights};
 use crate::{Effort, cost, section};
 use lrs_bench::stats::Spread;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use lrs::clock::boot_time;
 use lrs::proto;
 
-use crate::node::{Node, Rpc};
+use crate::client::Rpc;
+use crate::node::Node;
 use crate::{Effort, section};
 use lrs_bench::stats::Spread;
 

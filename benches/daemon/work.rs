@@ -14,7 +14,7 @@ use std::time::Duration;
 use lrs::clock::boot_time;
 use rustix::process::Signal;
 
-use crate::node::Rpc;
+use crate::client::Rpc;
 
 /// First argument of a worker.
 pub const WORD: &str = "work";

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Cluster;
 use crate::dfsio::Files;
 use crate::jobs::{self, Ended, Job, Points, Rows, Words};
-use crate::options::Effort;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -34,6 +33,14 @@ impl Load {
             Load::DfsioRead => "dfsio-read",
         }
     }
+}
+
+/// How large the jobs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    Full,
+    /// Whether it all works.
+    Quick,
 }
 
 /// Reduces wait for all maps. By default they take containers from maps and wait in them, the

@@ -44,6 +44,7 @@ mod measure;
 mod options;
 mod overall;
 mod record;
+mod runs;
 mod settings;
 mod supervise;
 mod tables;
@@ -57,9 +58,8 @@ use lrs_bench::order::order;
 use cluster::Cluster;
 use disk::Disk;
 use loads::Load;
-use measure::Turn;
 use options::{Medium, Options, Scheduling};
-use record::{Machine, Records};
+use record::{Machine, Records, Turn};
 use settings::Setting;
 
 /// Starts of a cluster before it is given up: another process may take a port that was free.

@@ -6,28 +6,15 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 use crate::disk::Disk;
-use crate::loads::{Load, Prepared, Running};
-use crate::options::Scheduling;
-use crate::record::Run;
+use crate::loads::{Prepared, Running};
+use crate::record::{Run, Turn};
 use crate::rest;
-use crate::settings::Setting;
 
 /// How often containers are counted. Each count reads a few small files for each.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A job that takes longer is stuck.
 const LONGEST: Duration = Duration::from_secs(900);
-
-/// What is to be run.
-#[derive(Clone, Copy, Debug)]
-pub struct Turn {
-    pub scheduling: Scheduling,
-    pub load: Load,
-    pub setting: Setting,
-    pub round: u32,
-    /// In the order of its round's settings.
-    pub place: usize,
-}
 
 /// Runs and checks one. Nothing of it is left when it returns.
 ///

@@ -6,15 +6,7 @@ use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::conf::Scheduler;
-use crate::loads::Load;
-
-/// How large the jobs are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    Full,
-    /// Whether it all works.
-    Quick,
-}
+use crate::loads::{Effort, Load};
 
 /// Where the NodeManager's local directories and the data of the jobs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use lrs_bench::stats::{LEAST_FOR_INTERVAL, Spread, geometric_mean, median_interval};
 
+use crate::runs::{LoadRuns, settings};
 use crate::settings::Setting;
-use crate::tables::{LoadRuns, settings};
 
 /// A line for each setting; nothing where only one thing was measured.
 pub fn table(text: &mut String, groups: &[LoadRuns<'_>]) -> std::fmt::Result {

@@ -11,9 +11,20 @@ use serde::{Deserialize, Serialize};
 use crate::cpus;
 use crate::disk;
 use crate::hadoop::{self, SMALL_JVM};
-use crate::loads::Load;
-use crate::measure::Turn;
-use crate::options::{Effort, Medium, Options, Scheduling};
+use crate::loads::{Effort, Load};
+use crate::options::{Medium, Options, Scheduling};
+use crate::settings::Setting;
+
+/// What is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    pub scheduling: Scheduling,
+    pub load: Load,
+    pub setting: Setting,
+    pub round: u32,
+    /// In the order of its round's settings.
+    pub place: usize,
+}
 
 /// One run. Shares are of all CPU time of the node while the client ran.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -32,6 +32,7 @@
 mod class;
 mod code;
 mod counted;
+mod evidence;
 mod flow;
 pub mod jar;
 mod known;

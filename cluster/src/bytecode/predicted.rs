@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::bytecode::evidence::{Evidence, Open};
 use crate::bytecode::flow::Path;
-use crate::bytecode::reach::{Evidence, Open};
 
 /// The kinds of program for which the thesis predicts the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bytecode::class::{Class, MethodKey, Methods};
 use crate::bytecode::code::Body;
+use crate::bytecode::evidence::{Evidence, Node, Open};
 use crate::bytecode::flow::Path;
 use crate::bytecode::jar::{Contents, Fault};
 use crate::bytecode::known::{is_hadoops, is_runtime};
 use crate::bytecode::predicted::{Kind, Predicted};
-use crate::bytecode::reach::{Evidence, Node, Open};
 
 /// Instructions, methods and classes that are looked at, at most.
 pub const MAX_CODE: usize = 10_000_000;

@@ -22,11 +22,11 @@
 
 use std::fmt;
 
-use crate::placement::check::Fault;
 use crate::placement::cluster::Cluster;
 use crate::placement::delay::{Delay, Patience};
 use crate::placement::dispatcher::Dispatcher;
 use crate::placement::dla::Dla;
+use crate::placement::fault::Fault;
 use crate::placement::fifo::Fifo;
 use crate::placement::layering::Layering;
 use crate::placement::local::DataLocal;

@@ -14,13 +14,14 @@ use lrs_core::units::Share;
 use crate::placement::cluster::{
     Cluster, GroupId, Job, JobId, Network, NodeId, State, Task, TaskId,
 };
-use crate::placement::groups::Group;
+pub use crate::placement::fault::{Fault, Faults};
+use crate::placement::group::Group;
 use crate::placement::input::{
     ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, SlotsInput, TaskInput,
 };
+use crate::placement::passed::PassedOver;
 use crate::placement::resources::Resources;
 use crate::placement::shape::read;
-use crate::placement::turn::PassedOver;
 
 /// Most slots of a tier of a node. A figure beyond it is a mistake, and would be memory in the
 /// policies that list every slot.
@@ -34,30 +35,6 @@ pub const MOST_RESOURCES: f64 = 1e18;
 
 /// Most levels of groups.
 pub const DEEPEST: usize = 16;
-
-/// What is wrong at one place of the input.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{at}: {what}")]
-pub struct Fault {
-    /// The place: `jobs[2].tasks[0].replicas[1]`.
-    pub at: String,
-    /// What was found there and what belongs there.
-    pub what: String,
-}
-
-/// Every fault of the input, in its order; at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Faults(pub Vec<Fault>);
-
-impl fmt::Display for Faults {
-    /// One a line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for Faults {}
 
 /// Reads and checks a cluster.
 ///

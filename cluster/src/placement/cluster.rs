@@ -7,7 +7,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Index;
 use std::time::Duration;
 
@@ -15,30 +14,20 @@ use lrs_core::model::{Priority, Tier};
 use lrs_core::units::Share;
 use serde::{Deserialize, Serialize};
 
-use crate::placement::groups::Group;
+use crate::placement::group::Group;
+pub use crate::placement::ids::{GroupId, JobId, Locality, NodeId, RackId, TaskId};
 use crate::placement::input::{Kind, SlotsInput};
-pub(crate) use crate::placement::network::Network;
 pub use crate::placement::node::Node;
+use crate::placement::passed::{self, PassedOver};
 use crate::placement::resources::Resources;
-use crate::placement::turn::PassedOver;
+pub use crate::placement::task::{State, Task};
 pub use crate::placement::waiting::Waiting;
 
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident of $thing:ident in $list:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-        )]
-        #[serde(transparent)]
-        pub struct $name(pub(crate) usize);
+mod network;
+pub(crate) use network::Network;
 
-        impl $name {
-            /// Its number, from 0 on; that of a job or task that was forgotten is used again.
-            pub fn number(self) -> usize {
-                self.0
-            }
-        }
-
+macro_rules! indexed {
+    ($($name:ident of $thing:ident in $list:ident;)*) => {$(
         impl Index<$name> for Cluster {
             type Output = $thing;
 
@@ -49,20 +38,12 @@ macro_rules! ids {
     )*};
 }
 
-ids! {
-    /// A node of one [`Cluster`].
+indexed! {
     NodeId of Node in nodes;
-    /// A job of one [`Cluster`].
     JobId of Job in jobs;
-    /// A task of one [`Cluster`].
     TaskId of Task in tasks;
-    /// A group of one [`Cluster`].
     GroupId of Group in groups;
 }
-
-/// A rack of one [`Cluster`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct RackId(pub(crate) usize);
 
 /// A job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,7 +61,7 @@ pub struct Job {
     /// When it arrived.
     pub arrived: Duration,
     /// How it was passed over, as far as the input says.
-    #[serde(with = "crate::placement::saved::passed")]
+    #[serde(with = "passed")]
     pub passed: PassedOver,
     #[serde(skip)]
     pub(crate) maps: Waiting,
@@ -136,67 +117,6 @@ impl Job {
             Kind::Map => &mut self.maps,
             Kind::Reduce => &mut self.reduces,
         }
-    }
-}
-
-/// A task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Task {
-    /// Its name within the job.
-    pub name: String,
-    /// Its job.
-    pub job: JobId,
-    /// Map or reduce.
-    pub kind: Kind,
-    /// Size of its input.
-    pub bytes: u64,
-    /// The nodes that hold its input; none: it runs equally well anywhere.
-    pub replicas: Vec<NodeId>,
-    /// What it takes.
-    pub demand: Resources,
-    /// In what time it is predicted to end, if it runs.
-    pub remaining: Option<Duration>,
-    pub(crate) state: State,
-}
-
-impl Task {
-    /// Where it stands.
-    pub fn state(&self) -> State {
-        self.state
-    }
-}
-
-/// Where a task stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
-    /// In the queue.
-    Waiting,
-    /// On this node since then.
-    Running(NodeId, Duration),
-    /// Over.
-    Ended,
-}
-
-/// How near a task runs to its input; nearer is less.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Locality {
-    /// On a node that holds it, or it has none.
-    #[default]
-    Node,
-    /// In a rack that holds it.
-    Rack,
-    /// In another rack.
-    Remote,
-}
-
-impl fmt::Display for Locality {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Locality::Node => "node",
-            Locality::Rack => "rack",
-            Locality::Remote => "remote",
-        })
     }
 }
 

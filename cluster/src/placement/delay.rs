@@ -85,7 +85,7 @@ pub struct Delay {
 /// How a job was passed over since it last started a map.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Passed {
-    #[serde(with = "crate::placement::saved::passed")]
+    #[serde(with = "crate::placement::passed")]
     before: PassedOver,
     /// Since when it waits, beyond what was before.
     since: Option<Duration>,

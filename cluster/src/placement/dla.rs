@@ -19,9 +19,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::placement::cluster::{Cluster, JobId, NodeId, TaskId};
-use crate::placement::explain::lacking;
 use crate::placement::input::Kind;
-use crate::placement::resources::Resources;
+use crate::placement::resources::{Resources, lacking};
 use crate::placement::solver::{MOST, solve};
 use crate::placement::turn::{Policy, Reason, Turn, Weight};
 

@@ -15,9 +15,10 @@ use std::cmp::Ordering;
 use serde::Serialize;
 
 use crate::placement::catalogue::Entry;
-use crate::placement::check::Fault;
 use crate::placement::cluster::{Cluster, Locality, NodeId, State, TaskId};
+use crate::placement::fault::Fault;
 use crate::placement::plan::{decide, why_unfit};
+use crate::placement::resources::lacking;
 use crate::placement::turn::{Choice, Reason, Weight};
 
 /// A task and every node; the JSON of `lrs-place plan --explain TASK --json`.
@@ -176,16 +177,4 @@ fn why_not(
         });
     }
     cluster[node].next_free().is_none().then(|| "no slot is free".to_owned()).or(refused)
-}
-
-/// The first resource of which more is wanted than there is: how much, how much there is, and its name.
-pub(crate) fn lacking(
-    wanted: &[(&'static str, f64); 3],
-    room: &[(&'static str, f64); 3],
-) -> Option<(f64, f64, &'static str)> {
-    let units = ["CPUs", "bytes of memory", "bytes of disk"];
-    let mut all = wanted.iter().zip(room).zip(units);
-    // The same slack as where it is decided.
-    all.find(|(((_, wanted), (_, room)), _)| *wanted > room + wanted * 1e-9)
-        .map(|(((_, wanted), (_, room)), unit)| (*wanted, *room, unit))
 }

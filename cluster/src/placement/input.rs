@@ -17,8 +17,8 @@
 use lrs_core::model::Tier;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::placement::cluster::Locality;
-use crate::placement::groups::Order;
+use crate::placement::group::Order;
+use crate::placement::ids::Locality;
 use crate::placement::resources::Resources;
 
 /// The version of the form that this program reads. Fields may be added to it; what changes or removes

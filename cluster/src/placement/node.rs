@@ -3,7 +3,7 @@
 use lrs_core::model::Tier;
 use serde::{Deserialize, Serialize};
 
-use crate::placement::cluster::{RackId, TaskId};
+use crate::placement::ids::{RackId, TaskId};
 use crate::placement::input::SlotsInput;
 use crate::placement::resources::Resources;
 

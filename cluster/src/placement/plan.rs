@@ -11,8 +11,8 @@ use lrs_core::model::Tier;
 use serde::Serialize;
 
 use crate::placement::catalogue::Entry;
-use crate::placement::check::Fault;
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
+use crate::placement::fault::Fault;
 use crate::placement::groups::warnings;
 use crate::placement::input::Kind;
 use crate::placement::turn::{PassedOver, Policy, Reason, Turn};

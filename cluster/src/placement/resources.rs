@@ -52,6 +52,18 @@ impl Resources {
     }
 }
 
+/// The first resource of which more is wanted than there is: how much, how much there is, and its name.
+pub(crate) fn lacking(
+    wanted: &[(&'static str, f64); 3],
+    room: &[(&'static str, f64); 3],
+) -> Option<(f64, f64, &'static str)> {
+    let units = ["CPUs", "bytes of memory", "bytes of disk"];
+    let mut all = wanted.iter().zip(room).zip(units);
+    // The same slack as where it is decided.
+    all.find(|(((_, wanted), (_, room)), _)| *wanted > room + wanted * 1e-9)
+        .map(|(((_, wanted), (_, room)), unit)| (*wanted, *room, unit))
+}
+
 impl Add for Resources {
     type Output = Resources;
 

@@ -10,12 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::placement::catalogue::Entry;
-use crate::placement::check::{DEEPEST, Fault, MEASURES, MOST_RESOURCES, MOST_SLOTS};
+use crate::placement::check::{DEEPEST, MEASURES, MOST_RESOURCES, MOST_SLOTS};
 use crate::placement::cluster::{Cluster, JobId, NodeId, State, TaskId};
+use crate::placement::fault::Fault;
 use crate::placement::turn::Policy;
 
 /// The version of this form.
@@ -140,48 +141,4 @@ fn verify(cluster: &Cluster) -> Result<(), String> {
     let spare: BTreeSet<&JobId> = spare_jobs.iter().collect();
     let all = spare.len() == spare_jobs.len() && spare_jobs.iter().all(|job| job.0 < jobs.len());
     is(all, "a number is used twice")
-}
-
-/// A map with keys that JSON cannot have, as a list.
-pub(crate) mod pairs {
-    use super::*;
-
-    type Pairs = BTreeMap<(NodeId, NodeId), Option<f64>>;
-
-    pub(crate) fn serialize<S: Serializer>(
-        pairs: &Pairs,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(pairs)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Pairs, D::Error> {
-        let pairs = Vec::<((NodeId, NodeId), Option<f64>)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().collect())
-    }
-}
-
-/// To the nanosecond; in a plan these are seconds.
-pub(crate) mod passed {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::placement::cluster::Locality;
-    use crate::placement::turn::PassedOver;
-
-    pub(crate) fn serialize<S: Serializer>(
-        of: &PassedOver,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        (of.waited, of.offers, of.level).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<PassedOver, D::Error> {
-        let (waited, offers, level) = <(Duration, u64, Locality)>::deserialize(deserializer)?;
-        Ok(PassedOver { waited, offers, level })
-    }
 }

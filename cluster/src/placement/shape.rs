@@ -19,7 +19,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-use crate::placement::check::{Fault, Faults};
+use crate::placement::fault::{Fault, Faults};
 use crate::placement::input::{ClusterInput, VERSION};
 
 /// The JSON Schema of the input, as text.

@@ -9,10 +9,10 @@ use std::fmt;
 use std::time::Duration;
 
 use lrs_core::model::Tier;
-use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
+pub use crate::placement::passed::PassedOver;
 
 /// A policy: decides which waiting tasks start on which free slots.
 ///
@@ -63,22 +63,6 @@ pub struct Weight {
     pub price: Option<f64>,
     /// Why the policy would not start it there, although the node can run it.
     pub refused: Option<String>,
-}
-
-/// How a job was passed over for want of a slot near its input, since it last started a map.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PassedOver {
-    /// Time since it was first passed over.
-    #[serde(rename = "waited_seconds", serialize_with = "in_seconds")]
-    pub waited: Duration,
-    /// Free slots that it let pass.
-    pub offers: u64,
-    /// How far from its input it may start without waiting anew.
-    pub level: Locality,
-}
-
-fn in_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64())
 }
 
 /// What a policy decides on, and what it has decided.

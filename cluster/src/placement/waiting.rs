@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::placement::cluster::{Locality, NodeId, RackId, Task, TaskId};
+use crate::placement::ids::{Locality, NodeId, RackId, TaskId};
+use crate::placement::task::Task;
 
 /// The waiting tasks of one kind of a job, in order, and by where their input is.
 #[derive(Clone, Debug, Default)]

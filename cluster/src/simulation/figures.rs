@@ -283,7 +283,7 @@ impl Figures {
     }
 }
 
-/// Figures of cases that run no cluster ([`crate::simulation::formula`]).
+/// Figures of cases that run no cluster ([`crate::simulation::analysis`], [`crate::simulation::solving`]).
 const OF_FORMULAS: [&str; 5] =
     ["skips_share", "wait_share", "expected_local", "sticky_local", "solve_ms"];
 

@@ -11,11 +11,12 @@
 //! | [`scenario`] | what a case says, with its faults |
 //! | [`workload`] | jobs and their tasks, drawn from a seed when they arrive |
 //! | [`machine`] | nodes: slots that do not disturb each other, CPUs and a disk that are shared, LRS |
-//! | [`shaped`] | a node with lrsd's loop |
+//! | [`nodes`] | what nodes are made of |
+//! | [`shared`], [`shaped`] | CPUs and a disk that tasks share; the same with lrsd's loop |
 //! | [`queue`] | queues of jobs on one node: LRS against fixed numbers of slots |
 //! | [`run`] | the queue of events |
 //! | [`once`] | one decision for one moment, many times |
-//! | [`formula`] | figures that need no cluster |
+//! | [`analysis`], [`solving`] | figures that need no cluster |
 //! | `forecast` | how long a task is going to run, by those that have ended |
 //! | [`figures`] | what is counted, in bounded memory |
 //! | [`runs`], [`spread`] | the figures of a case over its seeds: median and interval |
@@ -32,11 +33,12 @@
 //! it is slow. The input of a node that is down is read from it all the same, as from a copy that was
 //! made elsewhere.
 
+pub mod analysis;
 pub mod bars;
 pub mod figures;
 mod forecast;
-pub mod formula;
 pub mod machine;
+pub mod nodes;
 pub mod once;
 pub mod published;
 pub mod queue;
@@ -45,6 +47,8 @@ pub mod run;
 pub mod runs;
 pub mod scenario;
 pub mod shaped;
+pub mod shared;
+pub mod solving;
 pub mod spread;
 pub mod suite;
 #[cfg(test)]

@@ -18,8 +18,8 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use crate::simulation::figures::is_share;
+use crate::simulation::runs::Runs;
 use crate::simulation::spread::Spread;
-use crate::simulation::suite::{Outcome, Suite};
 
 /// A published figure.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -71,12 +71,8 @@ impl Verdict {
 }
 
 impl Published {
-    /// Ours; none where nothing was counted for it.
-    pub fn ours(&self, suite: &Suite, outcome: &Outcome) -> Option<Spread> {
-        let of = |case: &String| {
-            let index = suite.cases.iter().position(|(name, _)| name == case)?;
-            outcome.get(index)?.as_ref().ok()
-        };
+    /// Ours, from the runs `of` a case by its name; none where nothing was counted for it.
+    pub fn ours<'a>(&self, of: impl Fn(&str) -> Option<&'a Runs>) -> Option<Spread> {
         let (ours, class) = (of(&self.case)?, self.class.as_deref());
         match &self.over {
             Some(over) => ours.ratio(of(over)?, &self.figure, class),

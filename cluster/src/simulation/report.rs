@@ -51,7 +51,7 @@ impl Published {
     fn row(&self, suite: &Suite, outcome: &Outcome) -> String {
         let Published { what, value, missed, .. } = self;
         let show = self.shown();
-        let (ours, word) = match self.ours(suite, outcome) {
+        let (ours, word) = match self.ours(|case| suite.runs(outcome, case)) {
             None => ("-".into(), "not counted".to_owned()),
             Some(ours) => {
                 let verdict = self.verdict(&ours);
@@ -125,7 +125,7 @@ pub fn json(suite: &Suite, outcome: &Outcome) -> Value {
         .published
         .iter()
         .map(|published| {
-            let ours = published.ours(suite, outcome);
+            let ours = published.ours(|case| suite.runs(outcome, case));
             let verdict = ours.map(|ours| published.verdict(&ours));
             json!({"published": published, "ours": ours, "verdict": verdict})
         })

@@ -17,8 +17,8 @@ use crate::placement::turn::Policy;
 use crate::placement::wco::{MeanOf, Wco};
 use serde::Deserialize;
 
-use crate::simulation::formula::Analysis;
-use crate::simulation::machine::hardware;
+use crate::simulation::analysis::Analysis;
+pub use crate::simulation::nodes::{Kind, Nodes};
 
 /// A case: what is simulated.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -115,67 +115,6 @@ pub struct Settings {
     /// `wco`: what M is the mean of, `pool`, `running-jobs` or `running-tasks`.
     pub mean: Option<MeanOf>,
 }
-
-/// The nodes.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Nodes {
-    /// How many.
-    pub count: usize,
-    /// In how many racks.
-    pub racks: usize,
-    /// What a node is.
-    pub kind: Kind,
-    /// Active slots; with `lrs` there are as many as CPUs.
-    pub active: u32,
-    /// Passive slots; with `lrs` the base, which the core expands.
-    pub passive: u32,
-    /// CPUs of a node, where they are shared.
-    pub cpus: u32,
-    /// Requests that its disk serves at once, where it is shared.
-    pub disk: u32,
-    /// Spread of the speeds of nodes, as the sigma of a lognormal distribution, where nothing is
-    /// shared.
-    pub speed_spread: f64,
-    /// What the tasks of a node may take together.
-    pub capacity: Option<Resources>,
-}
-
-impl Nodes {
-    /// The memory of a node, where the scenario has one.
-    pub fn memory(&self) -> Option<u64> {
-        self.capacity.map(|capacity| capacity.memory_bytes as u64).filter(|bytes| *bytes > 0)
-    }
-}
-
-impl Default for Nodes {
-    fn default() -> Nodes {
-        Nodes {
-            count: 10,
-            racks: 1,
-            kind: Kind::Static,
-            active: 4,
-            passive: 0,
-            cpus: 4,
-            disk: 4,
-            speed_spread: 0.0,
-            capacity: None,
-        }
-    }
-}
-
-/// What a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// A slot is as fast as any, whatever runs beside it.
-    Static,
-    /// Slots without tiers on CPUs and a disk that their tasks share.
-    Shared,
-    /// The same with LRS.
-    Lrs,
-}
-
 /// Which nodes hold the input of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -345,7 +284,7 @@ impl Scenario {
         let room = self.nodes.capacity;
         let memory = match self.nodes.kind {
             Kind::Static => f64::MAX,
-            Kind::Shared | Kind::Lrs => hardware(&self.nodes).memory as f64,
+            Kind::Shared | Kind::Lrs => self.nodes.hardware().memory as f64,
         };
         number("nodes.count", self.nodes.count as f64, 1.0, 1e6);
         number("nodes.racks", self.nodes.racks as f64, 1.0, 1e6);

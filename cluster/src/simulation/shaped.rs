@@ -19,8 +19,8 @@ use lrs_sim::pretend::{self, HOME};
 
 use crate::placement::cluster::TaskId;
 use crate::placement::input::SlotsInput;
-use crate::simulation::machine::{Ended, Start, begin, hardware, load, starved_of, take};
-use crate::simulation::scenario::Nodes;
+use crate::simulation::nodes::Nodes;
+use crate::simulation::shared::{Ended, Start, begin, load, starved_of, take};
 
 /// A node with LRS.
 pub struct Shaped {
@@ -35,7 +35,7 @@ pub struct Shaped {
 impl Shaped {
     /// A node that boots at `now`.
     pub fn boot(nodes: &Nodes, now: Duration) -> Shaped {
-        let machine = pretend::Machine::boot(hardware(nodes), config(nodes));
+        let machine = pretend::Machine::boot(nodes.hardware(), config(nodes));
         let (asked, tasks, moving) = (Vec::new(), Vec::new(), Vec::new());
         Shaped { machine, booted: now, asked, tasks, moving }
     }

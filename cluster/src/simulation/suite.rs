@@ -35,12 +35,12 @@ use toml::Table;
 
 use crate::simulation::Clock;
 use crate::simulation::figures::{Figures, is_known};
-use crate::simulation::formula::solver_time;
 use crate::simulation::once::decide;
 use crate::simulation::published::Published;
 use crate::simulation::run::{Refused, run};
 use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::{Class, Scenario};
+use crate::simulation::solving::solver_time;
 
 /// A suite of cases.
 #[derive(Clone, Debug, PartialEq)]
@@ -248,6 +248,12 @@ impl Suite {
         self.cases.retain(|(name, _)| name.contains(part));
         let known = |case: &String| self.cases.iter().any(|(name, _)| name == case);
         self.published.retain(|of| known(&of.case) && of.over.as_ref().is_none_or(known));
+    }
+
+    /// What came out of a case; none where it is not there or was refused.
+    pub fn runs<'a>(&self, outcome: &'a Outcome, case: &str) -> Option<&'a Runs> {
+        let index = self.cases.iter().position(|(name, _)| name == case)?;
+        outcome.get(index)?.as_ref().ok()
     }
 }
 

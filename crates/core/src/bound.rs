@@ -1,11 +1,7 @@
 //! What keeps more passive slots from opening while all slots are taken: one word, for people who ask why
 //! the queue does not move and for schedulers.
 //!
-//! It is what the last cycle, or the last reading ahead of it, stopped at; nothing decides by it.
-
-use super::capacity::CpuShares;
-use super::probe::slots_carried;
-use super::shaper::Shaper;
+//! It is what the last cycle, or the last reading ahead of it, stopped at (`shaper/bound.rs`); nothing decides by it.
 
 /// Why no passive slot opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,48 +18,4 @@ pub enum Bound {
     Throughput,
     /// The CPUs have no time to spare.
     Compute,
-}
-
-impl Shaper {
-    /// Why no further passive slot opens; `None`: nothing keeps it from opening, a slot is free, the node
-    /// drains, or it is not known yet.
-    pub fn bound(&self) -> Option<Bound> {
-        self.bound.filter(|_| self.is_full() && !self.draining())
-    }
-
-    /// What keeps slots closed whatever the CPUs do.
-    pub(super) fn bound_by_state(&self) -> Option<Bound> {
-        if !self.policy.expand {
-            Some(Bound::Off)
-        } else if self.holding() {
-            Some(Bound::Memory)
-        } else if self.room() == 0 {
-            Some(Bound::Max)
-        } else if self.backs_off() {
-            Some(Bound::ActiveTier)
-        } else {
-            None
-        }
-    }
-
-    /// The same on CPUs that were used so; `wanted`: the slots that these could carry, `sizes_known`: of tasks
-    /// and of the memory available.
-    pub(super) fn bound_by_cpu(
-        &self,
-        cpu: &CpuShares,
-        wanted: u32,
-        sizes_known: bool,
-    ) -> Option<Bound> {
-        if wanted > 0 {
-            // They were wanted and did not open.
-            sizes_known.then_some(Bound::Memory)
-        } else if slots_carried(cpu, self.slots.allocated()) == 0 {
-            Some(Bound::Compute)
-        } else if self.probe.gained_nothing() {
-            Some(Bound::Throughput)
-        } else {
-            // A trial is to come or runs, or the formula of the source ends before the CPUs do.
-            None
-        }
-    }
 }

@@ -7,8 +7,6 @@
 
 use std::fmt;
 
-use crate::sample::NodeSample;
-
 /// A set of CPU numbers. Its text is the kernel's: "0-3,5" (cpuset(7), "List format").
 #[derive(Clone, Debug, Default)]
 pub struct CpuSet {
@@ -99,12 +97,6 @@ impl UsableCpus {
     /// `quota` in CPUs; one that is no positive number is none.
     pub fn new(spread: u32, quota: Option<f64>) -> UsableCpus {
         UsableCpus { spread: spread.max(1), quota: quota.filter(|cpus| *cpus > 0.0) }
-    }
-
-    /// Those of a reading; `None`: it does not know the CPUs.
-    pub fn of(node: &NodeSample) -> Option<UsableCpus> {
-        let least = node.quotas.iter().map(|quota| quota.cpus).min_by(f64::total_cmp);
-        Some(UsableCpus::new(node.cpus.as_ref()?.len(), least))
     }
 
     /// CPUs that tasks may be spread over, quota aside.

@@ -244,9 +244,14 @@ impl Lane {
     }
 
     /// The level of a task in the lane.
-    fn level(&self, task: TaskId) -> Option<Level> {
+    pub(super) fn level(&self, task: TaskId) -> Option<Level> {
         let member = self.members.get(&task)?;
         Some(if member.slow.is_some() { Level::SlowLane } else { Level::Lane })
+    }
+
+    /// Whether it has no member.
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
     }
 
     /// Who is in it.
@@ -553,7 +558,7 @@ impl Lane {
 }
 
 impl Why {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Why::Bursts => "it computes in short bursts between waits",
             Why::Job => "tasks of its job compute little, in short bursts between waits",
@@ -570,6 +575,5 @@ impl Why {
     }
 }
 
-mod shaped;
 #[cfg(test)]
 mod tests;

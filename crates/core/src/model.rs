@@ -287,6 +287,11 @@ id_type!(
     'w'
 );
 
+/// Names a request that waits for its answer. The caller chooses it; each is used once while
+/// the daemon runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
 /// What a client says a task is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Labels {

@@ -22,7 +22,6 @@
 use std::collections::VecDeque;
 
 use super::rate::Interval;
-use super::shaper::Shaper;
 
 /// For so many cycles the most that was wanted counts.
 const HOLD: u64 = 4;
@@ -134,44 +133,15 @@ impl Follow {
         }
     }
 
+    /// A cycle was read. Whether enough is known to decide: what an earlier daemon left keeps the weight it
+    /// has until two were.
+    pub(super) fn end_cycle(&mut self) -> bool {
+        self.cycle += 1;
+        self.cycle >= KNOWN_AFTER || self.weight.is_some()
+    }
+
     fn hold(&self) -> u64 {
         HOLD.saturating_mul(1 << self.doubled.min(16)).min(LONGEST_HOLD)
-    }
-}
-
-impl Shaper {
-    /// What the root is to weigh among its siblings, where it follows the active tier; `None` before
-    /// anything is known.
-    pub fn root_weight(&self) -> Option<RootWeight> {
-        self.follow.weight()
-    }
-
-    /// A cycle was read. What an earlier daemon left keeps the weight it has until two were.
-    pub(super) fn follow_cycle(&mut self) {
-        self.follow.cycle += 1;
-        if self.follow.cycle >= KNOWN_AFTER || self.follow.weight.is_some() {
-            self.follow_active();
-        }
-    }
-
-    /// Follows what the active tier wants; of a task that is not known yet what those of its job wanted,
-    /// else one CPU.
-    pub(super) fn follow_active(&mut self) {
-        let wanted: f64 = self
-            .slots
-            .active_tier()
-            .filter_map(|id| self.tasks.get(&id))
-            // On its way it may become either.
-            .filter(|task| {
-                let on_its_way = task.group.is_none() && task.who.stays_because.is_none();
-                on_its_way || task.is_below_root()
-            })
-            .map(|task| {
-                let of_job = || self.jobs.mean_demand(&task.job_key()?);
-                task.counts.demand.or_else(of_job).unwrap_or(1.0)
-            })
-            .sum();
-        self.follow.step(wanted, self.slots.active_capacity.max(1));
     }
 }
 

@@ -11,9 +11,6 @@
 
 use std::time::Duration;
 
-use super::shaper::Shaper;
-use crate::units::BootTime;
-
 /// Bounds of a cycle.
 pub const SHORTEST: Duration = Duration::from_millis(100);
 /// What `daemon.sample_period` is if it is not set.
@@ -51,7 +48,7 @@ impl Pace {
         self.cost = Some(before.mul_f64(1.0 - NEWEST) + cpu.min(4 * before).mul_f64(NEWEST));
     }
 
-    /// The length of the next cycle. `mean_task`: [`Shaper::mean_task`].
+    /// The length of the next cycle. `mean_task`: [`Shaper::mean_task`](super::shaper::Shaper::mean_task).
     pub fn period(&self, mean_task: Option<Duration>) -> Duration {
         let Some(mean) = mean_task else { return LONGEST };
         mean.div_f64(CYCLES_A_TASK).max(self.at_cost(MOST_COST)).clamp(SHORTEST, LONGEST)
@@ -60,21 +57,6 @@ impl Pace {
     /// Time between two, such that they cost `most` of a CPU; zero while their cost is not known.
     pub(super) fn at_cost(&self, most: f64) -> Duration {
         self.cost.map_or(Duration::ZERO, |cost| cost.div_f64(most))
-    }
-}
-
-impl Shaper {
-    /// The mean time of the tasks that run, by those of their jobs that finished; of one that runs
-    /// longer, or has none in its job, what it has taken. `None`: no task runs.
-    pub fn mean_task(&self, now: BootTime) -> Option<Duration> {
-        let jobs = self.jobs();
-        let times = self.tasks().filter(|(_, task)| !task.is_new()).map(|(_, task)| {
-            let mean = task.job_key().and_then(|job| jobs.mean_seconds(&job));
-            let so_far = now.since(task.admitted_at.boot).as_secs_f64();
-            mean.unwrap_or(0.0).max(so_far)
-        });
-        let (sum, count) = times.fold((0.0, 0_u32), |(sum, count), it| (sum + it, count + 1));
-        (count > 0).then(|| Duration::try_from_secs_f64(sum / f64::from(count)).unwrap_or(LONGEST))
     }
 }
 

@@ -25,13 +25,11 @@
 
 use std::time::Duration;
 
-use super::cycle::Measured;
+use super::measured::Measured;
 use super::pace::Pace;
 use super::rate::NodeRates;
 use super::sample::NodeSample;
-use super::shaper::Shaper;
-use super::task::Task;
-use crate::units::{BootTime, Bytes, Moment};
+use crate::units::{BootTime, Bytes};
 
 /// Time between two readings at the least: twenty ticks of each CPU's counters (proc_stat(5)).
 const SHORTEST: Duration = Duration::from_millis(200);
@@ -40,10 +38,10 @@ const SHORTEST: Duration = Duration::from_millis(200);
 const START_DELAY: Duration = Duration::from_millis(100);
 
 /// One task in so many may be on its way to its group; on a node of many short ones some always are.
-const STILL_COMING: usize = 8;
+pub(super) const STILL_COMING: usize = 8;
 
 /// Time in which a new task may still take its memory: it reads its input in, its runtime warms up.
-const GROWS: Duration = Duration::from_secs(10);
+pub(super) const GROWS: Duration = Duration::from_secs(10);
 
 /// Part of a CPU that the readings may cost.
 const MOST_COST: f64 = 0.002;
@@ -61,7 +59,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// When the next reading is due. `slots`: [`Shaper::ramps_from`]. Where that changes, what was
+    /// When the next reading is due. `slots`: [`Shaper::ramps_from`](super::shaper::Shaper::ramps_from). Where that changes, what was
     /// read before says nothing.
     pub fn next(&mut self, slots: Option<u32>, now: BootTime) -> Option<BootTime> {
         if self.slots != slots {
@@ -110,7 +108,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Slots that may still open before the next cycle.
-    fn room(&self, active: u32) -> u32 {
+    pub(super) fn room(&self, active: u32) -> u32 {
         active.saturating_add(self.ended).saturating_sub(self.opened)
     }
 
@@ -121,8 +119,14 @@ impl Ahead {
     }
 
     /// Memory that those will take, if they become as large as the others.
-    fn owed(&self, tasks: usize, resident: Option<Bytes>) -> Bytes {
+    pub(super) fn owed(&self, tasks: usize, resident: Option<Bytes>) -> Bytes {
         Bytes(resident.unwrap_or_default().0.saturating_mul(self.young(tasks)))
+    }
+
+    /// A slot was opened for a task of `resident` bytes.
+    pub(super) fn opened_for(&mut self, resident: Option<Bytes>) {
+        self.opened += 1;
+        self.resident = self.resident.max(resident);
     }
 
     /// A cycle begins. Answers how many slots were opened ahead of it.
@@ -130,51 +134,6 @@ impl Ahead {
         let opened = self.opened;
         *self = Self { last: opened, ..Self::default() };
         opened
-    }
-}
-
-impl Shaper {
-    /// How many slots there are, if a reading ahead of the cycle could open another.
-    pub fn ramps_from(&self) -> Option<u32> {
-        let may = self.waiting() > 0
-            && self.may_expand()
-            && !self.probe.is_trying()
-            && self.ahead.room(self.slots.active_capacity) > 0;
-        may.then(|| self.slots.allocated())
-    }
-
-    /// Memory that new tasks have yet to take. `resident`: the mean size of the tasks.
-    pub(super) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
-        let to_come = |task: &Task| {
-            let of_job = task.job_key().and_then(|key| self.jobs.mean_resident(&key));
-            // What no cycle has read yet took the place of one that ended, or a new slot.
-            let has = task.counts.last.and_then(|(_, last)| last.resident)?;
-            Some(of_job.or(resident)?.0.saturating_sub(has.0))
-        };
-        let young = self.tasks().map(|(_, task)| task);
-        let young = young.filter(|task| now.since(task.admitted_at.boot) < GROWS);
-        let of_tasks = young.filter_map(to_come).fold(0, u64::saturating_add);
-        Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
-    }
-
-    /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
-    pub(super) fn ramp(&mut self, node: &Measured, resident: Option<Bytes>, now: Moment) {
-        if let Some(memory) = &node.memory {
-            self.opening.memory = Some(memory.clone());
-        }
-        let saturation = self.policy.cpu_saturation;
-        let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation)) else { return };
-        let coming = self.tasks.values().filter(|task| task.is_new()).count();
-        if self.ramps_from().is_none() || coming * STILL_COMING > self.tasks.len() {
-            return;
-        }
-        // Tasks without a group of their own are looked at by the cycle alone.
-        let resident = resident.max(self.mean_resident()).max(self.ahead.resident);
-        self.ahead.resident = resident;
-        let owed = self.memory_to_come(resident, now.boot);
-        let memory = node.memory.clone().map(|memory| memory.less(owed));
-        let most = self.ahead.room(self.slots.active_capacity);
-        self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);
     }
 }
 

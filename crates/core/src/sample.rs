@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpus::CpuSet;
+use crate::cpus::{CpuSet, UsableCpus};
 use crate::model::TaskId;
 use crate::units::{BootTime, Bytes};
 
@@ -50,6 +50,14 @@ pub struct NodeSample {
     pub memory_limits: Vec<MemoryLimit>,
     /// What could not be read, one sentence each.
     pub problems: Vec<String>,
+}
+
+impl NodeSample {
+    /// The CPUs that tasks may use, within the least quota; `None`: the CPUs are not known.
+    pub fn usable_cpus(&self) -> Option<UsableCpus> {
+        let least = self.quotas.iter().map(|quota| quota.cpus).min_by(f64::total_cmp);
+        Some(UsableCpus::new(self.cpus.as_ref()?.len(), least))
+    }
 }
 
 /// A group of another owner, right above groups of tasks in place.

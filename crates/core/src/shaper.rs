@@ -5,12 +5,34 @@
 //! [`Shaper::handle`] gives. Time that stands still, jumps or runs
 //! backwards changes nothing but when deadlines are met.
 //!
+//! What a rule knows by itself is in a file beside this one, with its state ([`crate::lane`],
+//! [`crate::ramp`]); what it needs the tasks, the slots and the others for is in a file below, often of
+//! the same name.
+//!
 //! After every input `rearrange` (placement.rs) restores the order of the contract (thesis 3.3.2,
 //! 4.3.1; spec 3 and 5): first the active tier is cut to its capacity, then passive tasks are
 //! promoted into what is free, then priorities are put right, then reservations move up, then
 //! waiting requests get what is left. Each rule is one line of that function.
 //!
 //! What comes before a task, requests, waits and promises, is in requests.rs.
+
+mod bound;
+mod cycle;
+mod freezing;
+mod lane;
+mod life;
+mod neighbours;
+mod opening;
+mod order;
+mod parking;
+mod placement;
+pub mod queue;
+mod ramp;
+mod requests;
+mod share;
+mod slice;
+mod standing;
+pub mod whole_job;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,10 +51,10 @@ use super::lane::Lane;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
 use super::opening::Opening;
-use super::parking::Parking;
+use super::parked::Parking;
 use super::probe::Probe;
 use super::ramp::Ahead;
-use super::share::Withdrawn;
+use super::reservation::Deadline;
 use super::slots::Slots;
 use super::state::{
     Counters, Policy, Request, RequestOutcome, Reservation, Restored, Totals, Waiter,
@@ -41,6 +63,7 @@ use super::step::{Answer, Input, Job, Last, Reading, Record, Step, Ticket};
 use super::task::Task;
 use super::turns::Turns;
 use super::usage::Usage;
+use super::withdrawn::Withdrawn;
 use crate::units::{BootTime, Moment, WallTime};
 
 /// The pure core of LRS.
@@ -103,15 +126,6 @@ pub struct Shaper {
     held: Step,
     pub(super) refusals_unrecorded: u64,
     pub(super) refusal_event_at: Option<BootTime>,
-}
-
-/// What ends at a time of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Deadline {
-    Reservation(ReservationId),
-    /// From now on it may be withdrawn.
-    MayYield(ReservationId),
-    Waiter(Ticket),
 }
 
 impl Shaper {

@@ -5,7 +5,7 @@
 //! 2 ms and more, beside slices of 3 ms (docs/experiments/slices.md). So what computes gets long slices
 //! where it would share a CPU with others like it:
 //!
-//! - A passive task whose computing rate is [`COMPUTES`] or more. Active ones preempt it at once, since
+//! - A passive task with a computing rate of [`COMPUTES`] or more. Active ones preempt it at once, since
 //!   its group is idle.
 //! - An active one like that, while more active tasks have slots than there are CPUs.
 //!
@@ -16,8 +16,7 @@
 //! waiting to computing gets its slice when the mean says so. Tasks that are pinned to one CPU do not
 //! count as more than there are CPUs.
 
-use super::model::{Level, TaskId};
-use super::shaper::Shaper;
+use super::model::Level;
 use crate::units::Share;
 
 /// See the module.
@@ -42,18 +41,6 @@ pub fn slice_of(level: Level, rate: Option<Share>, crowded: bool) -> Slice {
         Level::Passive if computes => Slice::Long,
         Level::Active if computes && crowded => Slice::Long,
         Level::Passive | Level::Active | Level::Lane | Level::SlowLane => Slice::Default,
-    }
-}
-
-impl Shaper {
-    /// The slice that the threads of a task are to have; the kernel's own for one that is not known.
-    pub fn slice(&self, id: TaskId) -> Slice {
-        let (Some(task), Some(level)) = (self.tasks.get(&id), self.level(id)) else {
-            return Slice::Default;
-        };
-        let own = task.counts.meter.computing_rate();
-        let rate = own.or_else(|| self.jobs.mean_rate(&task.job_key()?));
-        slice_of(level, rate, f64::from(self.slots.active_used()) > self.cpus.total())
     }
 }
 

@@ -4,17 +4,14 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::guard::GuardPolicy;
 use super::guard::freeze::FreezePolicy;
 use super::jobs::Finished;
-use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Ticket};
 use super::order::QueueOrder;
 use super::probe::Formula;
-use super::shaper::Deadline;
+pub use super::reservation::Reservation;
 use super::slots::Rank;
-use super::step::Ticket;
 use super::task::{Task, Who};
 use super::turns::Place;
 use crate::units::{BootTime, Bytes, MemoryAmount, Share, WallTime};
@@ -84,41 +81,6 @@ impl Policy {
             guard: Some(guard),
             memory_reserve: reserve,
         }
-    }
-}
-
-/// A slot promised before its task exists.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reservation {
-    /// What is going to come.
-    pub labels: Labels,
-    /// Who may use it.
-    pub uid: u32,
-    /// Priority of the task to come.
-    pub priority: Priority,
-    /// Its place in the order of admission, inherited by its task.
-    pub order: Order,
-    /// Where it holds a slot now.
-    pub tier: Tier,
-    /// When it was made.
-    pub created_at: WallTime,
-    /// When the promise ends.
-    pub expires: BootTime,
-    /// Before this it is not withdrawn for others.
-    pub yields_from: BootTime,
-    /// A member made it: it is under a share ([`super::share`]).
-    pub by_member: bool,
-}
-
-impl Reservation {
-    pub(super) fn rank(&self) -> Rank {
-        Rank::new(self.priority, self.order)
-    }
-
-    /// When something is due for it.
-    pub(super) fn deadlines(&self, id: ReservationId) -> [(BootTime, Deadline); 2] {
-        let yields = (self.yields_from, Deadline::MayYield(id));
-        [(self.expires, Deadline::Reservation(id)), yields]
     }
 }
 

@@ -31,9 +31,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::cycle::Measured;
 use super::event::{Change, Event, EventKind};
 use super::exit::Exit;
+use super::measured::Measured;
+pub use super::model::Ticket;
 use super::model::{Label, Labels, Level, Priority, ReservationId, Standing, TaskId};
 use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
@@ -378,11 +379,6 @@ pub enum NotMoved {
     /// It did not work.
     Failed(String),
 }
-
-/// Names a request that waits for its answer. The caller chooses it; each is used once while
-/// the daemon runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
 
 /// What has to be carried out, in the order of the fields; see the module.
 #[derive(Clone, Debug, Default, PartialEq)]

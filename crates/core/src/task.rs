@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use super::counts::Counts;
 use super::exit::Exit;
 use super::model::{JobKey, Label, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
+use super::reservation::Reservation;
 use super::sample::TaskSample;
 use super::slots::{Rank, Seat};
-use super::state::Reservation;
 use super::unit::UnitRecord;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 

@@ -18,8 +18,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_set};
 use std::ops::Bound;
 
-use super::model::Priority;
-use super::step::Ticket;
+use super::model::{Priority, Ticket};
 use crate::units::WallTime;
 
 /// When one first asked; of two at once the one that came first.

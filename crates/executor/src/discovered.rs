@@ -20,7 +20,7 @@
 //!   list of ignored containers.
 //! - An opportunistic task comes behind every other, whatever the priorities: that is the first
 //!   component of its rank. It is promoted last, gives up its active slot to anybody, and is put
-//!   beyond capacity before another found task is (`core/standing.rs`). `lowest_active_priority` is
+//!   beyond capacity before another found task is (`core/shaper/standing.rs`). `lowest_active_priority` is
 //!   the lowest there is while one of them is active, since any priority takes its slot.
 //! - It is taken in one of three ways. *Session*: everything of the session that shares its leader's
 //!   group is moved, orphans that init has adopted included, pass after pass until one finds no process

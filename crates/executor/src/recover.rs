@@ -26,7 +26,6 @@ use crate::publish::{EventRing, Snapshot};
 use crate::recovered::{OwnGroup, Recovered};
 use crate::rights::Rights;
 use lrs_config::{Config, Mode};
-use lrs_core::cpus::UsableCpus;
 use lrs_core::event::{Event, EventKind};
 use lrs_core::history_state::HistoryState;
 use lrs_core::inputs::Inputs;
@@ -99,7 +98,7 @@ impl<W: World> Loop<W> {
         let found = find(&mut world, observing, history_state, recovered, own_groups, now.boot);
         let EarlierTasks { mut restored, start, mut groups, remove, left, started } = found;
         find_halts(&world, &mut restored.tasks, &groups);
-        let cpus = UsableCpus::of(&first.1).unwrap_or(1.into());
+        let cpus = first.1.usable_cpus().unwrap_or(1.into());
         let mains =
             restored.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
         let entries = restored.tasks.iter().map(|task| {

@@ -53,7 +53,7 @@ pub(in crate::doctor) fn read(
         CpuReader::new(&settings).read(&Descriptors::new(0), &mut Vec::new(), &mut problems);
     let CpuReading { cpus, quotas, .. } = reading;
     let node = NodeSample { cpus, quotas, ..NodeSample::default() };
-    match UsableCpus::of(&node).zip(node.cpus) {
+    match node.usable_cpus().zip(node.cpus) {
         Some((usable, cpus)) => Ok(Cpus { list: cpus.to_string(), usable, problems }),
         None => Err(problems.join("; ")),
     }

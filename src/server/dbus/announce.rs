@@ -17,11 +17,11 @@ use std::sync::Arc;
 use zbus::object_server::{Interface, SignalEmitter};
 use zbus::zvariant::ObjectPath;
 
-use super::dispatch::Bus;
+use super::connection::Bus;
 use super::manager::Manager;
 use super::object::{ObjectManager, Properties, shown_task};
+use super::path::{MANAGER_PATH, task_path};
 use super::task::{Task, same};
-use super::{MANAGER_PATH, task_path};
 use crate::access::Access;
 use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::callers::Known;
-use super::dispatch::Server;
+use super::connection::Server;
 use super::error::CallError;
 use super::limited;
-use super::object::Object;
+use super::path::Object;
 use super::polkit::{self, Action, Answer, Question};
 use super::value::{self, Dict};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Wait};

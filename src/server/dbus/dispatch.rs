@@ -12,28 +12,22 @@
 //! for each KiB of it, and many if its answer is over all tasks. All of this runs on a thread of
 //! its own, so that users of the bus wait for each other at most.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use zbus::connection::Builder;
-use zbus::fdo::{self, DBusProxy};
+use zbus::fdo::DBusProxy;
 use zbus::message::{Flags, Message};
-use zbus::object_server::{DispatchResult2, Interface, SignalEmitter};
-use zbus::zvariant::OwnedValue;
-use zbus::{Connection, ObjectServer};
+use zbus::object_server::{DispatchResult2, Interface};
 
 use super::BusError;
 use super::call::Call;
 use super::callers::{Callers, Known, NotEntered};
+use super::connection::Server;
 use super::error::CallError;
-use super::object::{self, Object};
-use crate::access::Access;
+use super::object;
+use super::path::{Object, TASKS_PATH};
 use crate::command::{CommandError, ErrorKind};
-use crate::server::quota::{Full, Permit, Quota};
-use crate::server::service::Service;
+use crate::server::quota::{Full, Permit};
 
 /// No call that makes sense is larger; the longest labels make one of 2 KiB.
 const MAX_CALL_BYTES: usize = 64 << 10;
@@ -44,66 +38,6 @@ const MAX_DESCRIPTORS: u32 = 1;
 /// Answers that may hold every task, every job or very many events.
 const LARGE: [&str; 7] =
     ["GetManagedObjects", "ListTasks", "ListJobs", "ListHistory", "ListQueue", "Events", "GetYarn"];
-
-/// The connection that has the name.
-pub(super) struct Bus {
-    pub(super) connection: Connection,
-    /// `#[interface]` passes an ObjectServer on to methods that ask for one, which none of ours
-    /// does. There is none without a connection that it serves: this one leads nowhere.
-    nowhere: Connection,
-}
-
-impl Bus {
-    /// # Errors
-    /// No socket pair could be made.
-    pub(super) async fn new(connection: Connection) -> zbus::Result<Bus> {
-        let (server, client) = tokio::net::UnixStream::pair()?;
-        let server = Builder::unix_stream(server).server(zbus::Guid::generate())?.p2p().build();
-        let client = Builder::unix_stream(client).p2p().build();
-        let (nowhere, _) = tokio::try_join!(server, client)?;
-        Ok(Bus { connection, nowhere })
-    }
-
-    fn object_server(&self) -> &ObjectServer {
-        self.nowhere.object_server()
-    }
-
-    /// The properties of `interface` that are known.
-    pub(super) async fn properties(
-        &self,
-        interface: &dyn Interface,
-    ) -> Result<HashMap<String, OwnedValue>, CallError> {
-        let emitter = SignalEmitter::new(&self.connection, "/").map_err(CallError::internal)?;
-        let all = interface.get_all(self.object_server(), &self.connection, None, &emitter);
-        all.await.map_err(CallError::internal)
-    }
-
-    /// One property; `None`: there is none of this name.
-    pub(super) async fn property(
-        &self,
-        interface: &dyn Interface,
-        name: &str,
-    ) -> Result<Option<fdo::Result<OwnedValue>>, CallError> {
-        let emitter = SignalEmitter::new(&self.connection, "/").map_err(CallError::internal)?;
-        Ok(interface.get(name, self.object_server(), &self.connection, None, &emitter).await)
-    }
-}
-
-/// The server on one connection to the bus.
-pub(super) struct Server {
-    pub(super) bus: Arc<Bus>,
-    pub(super) access: Access,
-    pub(super) service: Service,
-    /// Whether polkit is asked on this bus.
-    pub(super) polkit: bool,
-    /// Look-ups in the account database.
-    pub(super) lookups: Arc<Semaphore>,
-    /// Calls that wait have to end.
-    pub(super) stopping: CancellationToken,
-    pub(super) calls: Arc<Quota>,
-    /// Places of a call with a large answer.
-    pub(super) large: usize,
-}
 
 impl Server {
     /// Starts a call among those `under_way`. Refusing one waits until the refusal is written:
@@ -172,7 +106,7 @@ impl Server {
         let known = callers.known(sender, bus).await?;
         let member = header.member().map_or("", |member| member.as_str());
         let is_large = LARGE.contains(&member)
-            || member == "Introspect" && header.path().is_some_and(|p| *p == super::TASKS_PATH);
+            || member == "Introspect" && header.path().is_some_and(|p| *p == TASKS_PATH);
         let places = if is_large { self.large } else { 1 + bytes / 1024 };
         let place = self.calls.take_some(known.uid, places).map_err(|full| match full {
             Full::All => CallError::too_many(

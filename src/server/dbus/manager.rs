@@ -14,9 +14,10 @@ use zbus::zvariant::{Fd, ObjectPath, OwnedObjectPath};
 
 use super::call::{Call, Pin};
 use super::error::CallError;
+use super::limited;
+use super::path::task_path;
 use super::polkit::{Action, Question};
 use super::value::{self, Dict, Options};
-use super::{limited, task_path};
 use crate::command::{CommandError, Subject};
 use crate::server::{ending, history, pidfd, query, request};
 use crate::units::WallTime;

@@ -29,10 +29,12 @@
 mod announce;
 mod call;
 mod callers;
+mod connection;
 mod dispatch;
 mod error;
 mod manager;
 mod object;
+mod path;
 mod polkit;
 mod task;
 mod value;
@@ -55,19 +57,17 @@ use zbus::{Connection, MatchRule, MessageStream};
 
 use self::announce::Announcer;
 use self::callers::{Callers, LOOKUPS};
-use self::dispatch::Server;
+use self::connection::Server;
 use self::error::CallError;
 use crate::access::Access;
 use crate::config::Bus;
 use crate::server::quota::Quota;
 use crate::server::service::Service;
 
+pub use self::path::{MANAGER_PATH, TASKS_PATH};
+
 /// Name on the bus.
 pub const NAME: &str = "org.lrs.Shaper1";
-/// The manager, and the ObjectManager of all tasks.
-pub const MANAGER_PATH: &str = "/org/lrs/Shaper1";
-/// Tasks are objects right below.
-pub const TASKS_PATH: &str = "/org/lrs/Shaper1/task";
 
 /// A bus disconnects a client that sends more than its limit, 32 MiB for dbus-daemon's system
 /// bus.
@@ -231,7 +231,7 @@ async fn open(bus: &Bus, access: &Access, limits: &Limits) -> Result<Session, Bu
                    member='NameOwnerChanged',arg2=''";
     proxy.add_match_rule(MatchRule::try_from(leaving)?).await?;
     let asking = DBusProxy::new(&connect(bus).await?).await?;
-    let shown = Arc::new(dispatch::Bus::new(connection.clone()).await?);
+    let shown = Arc::new(connection::Bus::new(connection.clone()).await?);
     let announcer = Announcer::new(Arc::clone(&shown), access.clone())?;
     let name = NAME.try_into().map_err(zbus::Error::from)?;
     match proxy.request_name(name, RequestNameFlags::DoNotQueue.into()).await {
@@ -357,11 +357,6 @@ async fn receive(
             Type::MethodReturn | Type::Error => {}
         }
     }
-}
-
-/// The path of a task. Ids are `[a-z0-9-]`, paths have no `-`.
-fn task_path(id: &str) -> String {
-    format!("{TASKS_PATH}/{}", id.replace('-', "_"))
 }
 
 /// `answer`, if it is no larger than a bus carries.

@@ -1,4 +1,4 @@
-//! The objects: what a path names, its interfaces, and the standard interfaces of all of them.
+//! The objects: the interfaces of what a path names, and the standard interfaces of all of them.
 //!
 //! A task's object is made when its path is called; none is registered with zbus (see
 //! [`super::dispatch`]).
@@ -12,44 +12,14 @@ use zbus::object_server::{Interface, SignalEmitter};
 use zbus::zvariant::{ObjectPath, OwnedObjectPath, OwnedValue, Value};
 
 use super::call::Call;
-use super::dispatch::Bus;
+use super::connection::Bus;
 use super::error::CallError;
+use super::limited;
 use super::manager::Manager;
+use super::path::{Object, task_path};
 use super::task::Task;
-use super::{MANAGER_PATH, TASKS_PATH, limited, task_path};
 use crate::command::{CommandError, ErrorKind};
-use crate::core::model::TaskId;
 use crate::proto;
-use crate::publish::Snapshot;
-
-/// What a path names.
-#[derive(Clone, Debug)]
-pub(super) enum Object {
-    /// Only on the way to the others; the name of its child.
-    Directory(&'static str),
-    Manager,
-    /// The parent of all tasks.
-    Tasks,
-    Task(Arc<proto::Task>),
-}
-
-impl Object {
-    pub(super) fn at(path: &str, snapshot: &Snapshot) -> Option<Object> {
-        match path {
-            "/" => return Some(Object::Directory("org")),
-            "/org" => return Some(Object::Directory("lrs")),
-            "/org/lrs" => return Some(Object::Directory("Shaper1")),
-            MANAGER_PATH => return Some(Object::Manager),
-            TASKS_PATH => return Some(Object::Tasks),
-            _ => {}
-        }
-        let name = path.strip_prefix(TASKS_PATH)?.strip_prefix('/')?;
-        let id: TaskId = name.replace('_', "-").parse().ok()?;
-        // One path for each task: what only reads like its name is none.
-        let task = snapshot.tasks.get(&id).filter(|_| path == task_path(&id.to_string()))?;
-        Some(Object::Task(Arc::clone(task)))
-    }
-}
 
 /// An interface and its name.
 pub(super) type Named = (InterfaceName<'static>, Box<dyn Interface>);
@@ -251,25 +221,4 @@ pub(super) async fn shown_task(bus: &Bus, task: &Arc<proto::Task>) -> Result<Sho
 /// A name as a client wrote it, for an error: enough to know it again.
 fn shown(name: &str) -> String {
     format!("{:?}", name.char_indices().nth(64).map_or(name, |(end, _)| &name[..end]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_names_one_task_and_nothing_else() {
-        let id = TaskId { epoch: 1, number: 2 };
-        let mut snapshot = Snapshot::default();
-        snapshot.tasks.insert(id, Arc::default());
-        let at = |path: &str| Object::at(path, &snapshot);
-        let path = task_path(&id.to_string());
-        assert!(matches!(at(&path), Some(Object::Task(_))), "{path}");
-        assert!(matches!(at(MANAGER_PATH), Some(Object::Manager)));
-        assert!(matches!(at(TASKS_PATH), Some(Object::Tasks)));
-        for other in ["/org/lrs/Shaper1/task/t0000001_3", "/org/lrs/Shaper1/task/x", "/org/lrs/S"] {
-            assert!(at(other).is_none(), "{other}");
-        }
-        assert!(at(&path.replace("t0000001", "t1")).is_none());
-    }
 }

@@ -9,9 +9,11 @@
 mod compare;
 mod demo;
 mod figures;
+mod make;
 mod model;
 mod page;
 mod pictures;
+mod ratio;
 mod terminal;
 mod view;
 mod warnings;

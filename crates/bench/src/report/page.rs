@@ -6,9 +6,9 @@
 use askama::Template;
 use lrs_term::Failure;
 
-use super::compare::{Against, Ratio};
 use super::model::{LoadReport, Report};
 use super::pictures::{self, Row};
+use super::ratio::{Against, Ratio};
 use super::{view, words};
 use crate::record::Run;
 

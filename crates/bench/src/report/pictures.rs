@@ -12,9 +12,9 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::compare::{Effect, Ratio};
 use super::figures::Summary;
 use super::model::{LoadReport, SettingReport};
+use super::ratio::{Effect, Ratio};
 use super::words;
 use crate::record::{Outcome, Point, Run, SettingKind, Task};
 

@@ -3,9 +3,9 @@
 
 use lrs_term::printable;
 
-use super::compare::Effect;
 use super::figures::Figures;
 use super::model::{Failed, LoadReport, Report, SettingReport};
+use super::ratio::Effect;
 use super::words;
 use crate::record::SettingKind;
 

@@ -1,9 +1,9 @@
 //! What makes figures doubtful, written beside them: a disturbed node, runs that are missing, a
 //! noise floor that is not known or too high, and notes of the runs themselves.
 
-use super::compare::{self, Against, Comparison, Effect, Ratio};
 use super::figures::Figures;
 use super::model::{LoadReport, SettingReport, kind_name};
+use super::ratio::{self, Against, Comparison, Effect, Ratio};
 use super::words::{self, NOT_THE_TASKS};
 use crate::record::{Load, Machine, Run, SettingKind};
 use crate::stats::LEAST_FOR_INTERVAL;
@@ -141,7 +141,7 @@ fn noisy(best: &Comparison, noise: Option<&Ratio>) -> Option<String> {
         let text = "the noise floor is not known: no round has LRS complete twice";
         return Some(text.to_owned());
     };
-    let Some(floor) = compare::floor(noise.interval) else {
+    let Some(floor) = ratio::floor(noise.interval) else {
         return Some(format!(
             "the noise floor is not known: LRS over itself has too few complete pairs ({}, an \
              interval needs {LEAST_FOR_INTERVAL})",
@@ -149,7 +149,7 @@ fn noisy(best: &Comparison, noise: Option<&Ratio>) -> Option<String> {
         ));
     };
     let excludes = best.ratio.interval.is_some_and(|interval| !interval.contains(1.0));
-    let shown = compare::distance(best.ratio.median);
+    let shown = ratio::distance(best.ratio.median);
     (excludes && shown <= floor).then(|| {
         format!(
             "the machine is too noisy for the difference shown: LRS over itself may be off by \

@@ -1,8 +1,8 @@
 //! Figures as text, the same in the terminal, in HTML and in Markdown. Unknown is a dash.
 
-use super::compare::{Against, Effect, Mean, Over, Ratio};
 use super::figures::Summary;
 use super::model::{LoadReport, Report};
+use super::ratio::{Against, Effect, Mean, Over, Ratio};
 use crate::record::{LoadClass, Machine, SettingKind};
 use crate::stats::Interval;
 use lrs_core::units::Bytes;

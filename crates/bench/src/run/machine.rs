@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use procfs::Current;
 
-use super::measure::Bench;
+use super::shared::Bench;
 use crate::disk::describe_directory;
 use crate::record::{self, Cgroup, Machine, SettingKind};
 use crate::suite::How;

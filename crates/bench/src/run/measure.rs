@@ -9,7 +9,7 @@
 //! milliseconds that a process takes to begin: to wait for each would make arrivals a queue of
 //! ours. With plain processes nothing is started before its turn.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,16 +17,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::events::{self, History};
 use super::machine::disk_bytes;
 use super::queue::Queue;
+use super::shared::Bench;
 use super::spawn;
 use super::stage::{Began, Stage};
-use super::tasks::{self, Extent, Places, Planned};
+use super::tasks::{self, Extent, Planned};
 use crate::record::{self, Outcome};
 use crate::suite::template::Template;
-use crate::suite::{How, Load, Setting, Suite};
-use lrs_api::proto;
+use crate::suite::{How, Load, Setting};
 use lrs_term::Failure;
 use lrs_testbed::node::{Ticks, wall_time};
-use lrs_testbed::private::{Daemon, Private};
+use lrs_testbed::private::Daemon;
 use lrs_testbed::process::write_back;
 use lrs_testbed::sweep::end_processes;
 use tokio::time::Instant;
@@ -42,45 +42,7 @@ const COMPLAINTS: usize = 8;
 /// the time of the one, and the run's times are those of the other.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What all runs of a bench share.
-#[derive(Debug)]
-pub(crate) struct Bench<'a> {
-    pub(crate) suite: &'a Suite,
-    /// On the disk that is measured.
-    pub(crate) places: Places,
-    /// CPUs tasks may use.
-    pub(crate) cpus: u32,
-    /// For what belongs to no measured disk: sockets, what tasks say.
-    pub(crate) workdir: &'a Path,
-    /// Of LRS: daemon and client.
-    pub(crate) lrsctl: &'a Path,
-    /// Of every private lrsd, one after the other.
-    pub(crate) cgroup_root: &'a str,
-    /// What is kept when something failed, and lrsd's logs.
-    pub(crate) logs: PathBuf,
-    /// Children that outlive a run.
-    pub(crate) kept: Vec<u32>,
-    /// Counters of the measured disk.
-    pub(crate) disk: Option<PathBuf>,
-}
-
 impl Bench<'_> {
-    /// A private lrsd with these keys.
-    pub(crate) async fn daemon(
-        &self,
-        keys: &[(String, String)],
-    ) -> Result<(Daemon, proto::Status), Failure> {
-        let private = Private {
-            lrsctl: self.lrsctl,
-            workdir: self.workdir,
-            name: "lrsd",
-            cgroup_root: self.cgroup_root,
-            keys,
-            log: &self.logs.join("lrsd.log"),
-        };
-        Daemon::start(&private).await
-    }
-
     /// Runs `load` in `setting`. An error is one of the bench itself; what the tasks do wrong
     /// is in the record.
     pub(crate) async fn run(
@@ -242,11 +204,6 @@ impl Bench<'_> {
         if more > 0 {
             run.faults.push(format!("and {more} more tasks"));
         }
-    }
-
-    /// The file with the output of the task with this index.
-    pub(super) fn log_of(&self, index: usize) -> PathBuf {
-        self.workdir.join(format!("log-{index}"))
     }
 
     /// Runs the load's check; answers what did not hold. What it says then is kept as `place`.

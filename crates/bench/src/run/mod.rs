@@ -10,6 +10,7 @@ mod measure;
 mod prepare;
 mod progress;
 mod queue;
+mod shared;
 mod spawn;
 mod stage;
 mod tasks;
@@ -28,8 +29,8 @@ use lrs_term::{Failure, Output};
 use crate::args::InnerArgs;
 use lrs_testbed::supervise::{Requests, runtime};
 use lrs_testbed::sweep::child_ids;
-use measure::Bench;
 use progress::Progress;
+use shared::Bench;
 
 /// Runs the suite and writes the report. Ends with 130 or so when it was asked to end: the run
 /// at hand is lost, the report is of those before it.

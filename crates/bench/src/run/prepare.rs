@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use super::measure::Bench;
+use super::shared::Bench;
 use super::spawn::{complaint, finish};
 use super::tasks::{Places, fill};
 use crate::disk::Disk;

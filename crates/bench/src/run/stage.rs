@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use super::events::{self, History};
-use super::measure::Bench;
 use super::queue::Queue;
+use super::shared::Bench;
 use super::spawn;
 use super::tasks::Planned;
 use crate::record::{self, Outcome, Point};

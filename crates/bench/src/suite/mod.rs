@@ -8,6 +8,7 @@
 mod faults;
 mod file;
 mod read;
+mod reader;
 mod settings;
 pub(crate) mod template;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use lrs_core::units::Bytes;
 use lrs_testbed::data;
 use serde::Deserialize;
 
-pub(crate) use read::Judge;
+pub(crate) use reader::Judge;
 use template::Template;
 
 /// A checked suite.

@@ -9,7 +9,7 @@ use lrs_testbed::private::RESERVED;
 use toml::{Spanned, Value};
 
 use super::file::{self, Table, Word};
-use super::read::SuiteReader;
+use super::reader::SuiteReader;
 use super::{How, Setting};
 use crate::record::SettingKind;
 

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpus::{CpuSet, UsableCpus};
-use crate::cycle::Measured;
+use crate::cpus::CpuSet;
+use crate::measured::Measured;
 
 fn at(seconds: f64) -> BootTime {
     BootTime(time(seconds))
@@ -129,7 +129,7 @@ proptest! {
         for (cpus, used) in &quotas {
             prop_assert!(spare <= (cpus * elapsed - used).max(0.0) + 1e-6);
         }
-        let usable = UsableCpus::of(&new).unwrap();
+        let usable = new.usable_cpus().unwrap();
         prop_assert!(f64::from(usable.slots()) <= usable.total().max(1.0));
         prop_assert_eq!(usable.spread(), new.cpus.as_ref().map_or(0, CpuSet::len));
     }

@@ -25,66 +25,22 @@
 //! Limits. What is withdrawn goes to whoever is next. So an admin's request behind a member's of the same
 //! priority or a higher one waits with it where only reservations of admins and integrations are left; one
 //! above `slots.max_user_priority` is behind no member's. A user's own waiting request takes none of its reservations. Why a reservation was withdrawn is
-//! known of the last [`REASONS`], and is not stored: after a restart it has ended, for `why` to say how.
+//! known of the last [`REASONS`](crate::withdrawn::REASONS), and is not stored: after a restart it has ended, for `why` to say how.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Map, json};
 
-use super::event::EventKind;
-use super::model::{Priority, ReservationId, Tier};
-use super::shaper::Shaper;
-use super::state::Reservation;
+use super::Shaper;
+use crate::event::EventKind;
+use crate::model::{Priority, ReservationId, Tier};
+use crate::state::Reservation;
 use crate::units::{BootTime, Moment};
+use crate::withdrawn::Withdrawal;
 
 /// So long a new reservation is not withdrawn: whoever made it is about to use it.
 pub const UNTOUCHED: Duration = Duration::from_secs(5);
-
-/// Withdrawn reservations of which something is known.
-const REASONS: usize = 1024;
-
-/// The last reservations that were withdrawn.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Withdrawn(BTreeMap<ReservationId, Withdrawal>);
-
-#[derive(Clone, Debug)]
-struct Withdrawal {
-    uid: u32,
-    /// When the reservation would have ended.
-    expires: BootTime,
-    reason: String,
-}
-
-impl Withdrawn {
-    /// Why this one was.
-    pub fn reason(&self, id: ReservationId) -> Option<&String> {
-        self.0.get(&id).map(|withdrawal| &withdrawal.reason)
-    }
-
-    fn add(&mut self, id: ReservationId, withdrawal: Withdrawal) {
-        self.0.insert(id, withdrawal);
-        if self.0.len() > REASONS {
-            // Ids are in the order in which reservations were made.
-            self.0.pop_first();
-        }
-    }
-
-    /// `uid` reserves again: the oldest that it gave up counts no more.
-    pub fn replaced(&mut self, uid: u32, now: BootTime) {
-        let counts =
-            |withdrawal: &&mut Withdrawal| withdrawal.uid == uid && withdrawal.expires > now;
-        if let Some(withdrawal) = self.0.values_mut().find(counts) {
-            withdrawal.expires = now;
-        }
-    }
-
-    /// How many would still be there.
-    fn given_up(&self, now: BootTime) -> u32 {
-        let would_be = self.0.values().filter(|withdrawal| withdrawal.expires > now);
-        u32::try_from(would_be.count()).unwrap_or(u32::MAX)
-    }
-}
 
 /// A reservation that is to be withdrawn.
 struct Yielding {
@@ -97,7 +53,7 @@ struct Yielding {
 
 impl Shaper {
     /// Withdraws the reservation that yields first to those that wait, if one does.
-    pub(super) fn withdraw_one(&mut self, now: Moment) -> bool {
+    pub(crate) fn withdraw_one(&mut self, now: Moment) -> bool {
         let needless = self.waiters.is_empty() || self.reservations.is_empty();
         if needless || self.offers_nothing() || self.gather_until.is_some() {
             return false;

@@ -8,15 +8,15 @@ use std::collections::VecDeque;
 
 use serde_json::json;
 
-use super::counts::Counts;
-use super::event::EventKind;
-use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::order::Known;
-use super::shaper::{Shaper, post_increment};
-use super::slots::{Rank, Seat};
-use super::state::{Need, Refusal, Request, Reservation, Waiter};
-use super::step::{Answer, Job, Record, Ticket};
-use super::task::{Attaching, Halt, Life, Task, Who};
+use super::{Shaper, post_increment};
+use crate::counts::Counts;
+use crate::event::EventKind;
+use crate::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use crate::slots::{Rank, Seat};
+use crate::state::{Need, Refusal, Request, Reservation, Waiter};
+use crate::step::{Answer, Job, Record, Ticket};
+use crate::task::{Attaching, Halt, Life, Task, Who};
 use crate::units::Moment;
 
 /// Whom a slot is given to.
@@ -31,7 +31,7 @@ struct Newcomer {
 
 impl Shaper {
     /// Puts everything where the contract wants it; see the module page.
-    pub(super) fn rearrange(&mut self, now: Moment) {
+    pub(crate) fn rearrange(&mut self, now: Moment) {
         let mut known = None;
         loop {
             let capacity = self.slots.active_capacity;
@@ -101,7 +101,7 @@ impl Shaper {
     }
 
     /// What others did to tasks, so that they cannot run, or that they can again.
-    pub(super) fn halted(&mut self, halts: Vec<(TaskId, Option<Halt>)>, now: Moment) {
+    pub(crate) fn halted(&mut self, halts: Vec<(TaskId, Option<Halt>)>, now: Moment) {
         for (id, halt) in halts {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             task.halted = halt;
@@ -111,7 +111,7 @@ impl Shaper {
     }
 
     /// Others froze the group of all tasks, with the reason, or thawed it.
-    pub(super) fn root_frozen(&mut self, why: Option<String>, now: Moment) {
+    pub(crate) fn root_frozen(&mut self, why: Option<String>, now: Moment) {
         self.root_frozen = why;
         self.rearrange(now);
     }
@@ -139,7 +139,7 @@ impl Shaper {
         }
     }
 
-    pub(super) fn reseat(&mut self, id: TaskId, seat: Seat) {
+    pub(crate) fn reseat(&mut self, id: TaskId, seat: Seat) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         self.slots.remove(task.seat, task.rank());
         if task.tier() != seat.tier() {
@@ -151,7 +151,7 @@ impl Shaper {
         self.slots.insert(seat, task.rank(), id);
     }
 
-    pub(super) fn move_reservation(&mut self, id: ReservationId, tier: Tier) {
+    pub(crate) fn move_reservation(&mut self, id: ReservationId, tier: Tier) {
         let Some(reservation) = self.reservations.get_mut(&id) else { return };
         self.slots.unreserve(reservation.tier, reservation.rank());
         reservation.tier = tier;
@@ -159,7 +159,7 @@ impl Shaper {
         self.step.store(Record::Reservation(id));
     }
 
-    pub(super) fn promote(
+    pub(crate) fn promote(
         &mut self,
         id: TaskId,
         reason: &'static str,
@@ -169,7 +169,7 @@ impl Shaper {
         self.change_tier(id, Seat::Active, reason, instead_of, now);
     }
 
-    pub(super) fn demote(
+    pub(crate) fn demote(
         &mut self,
         id: TaskId,
         reason: &'static str,
@@ -179,7 +179,7 @@ impl Shaper {
         self.change_tier(id, Seat::Passive, reason, in_favour_of, now);
     }
 
-    pub(super) fn change_tier(
+    pub(crate) fn change_tier(
         &mut self,
         id: TaskId,
         seat: Seat,
@@ -227,7 +227,7 @@ impl Shaper {
         self.step.store(Record::Task(id));
     }
 
-    pub(super) fn offers(&self, request: &Request) -> bool {
+    pub(crate) fn offers(&self, request: &Request) -> bool {
         // A waiter of equal or higher priority comes before this request.
         let priority = request.priority.unwrap_or_default();
         let queued = self.queue.first().is_some_and(|first| first.priority >= priority);
@@ -235,7 +235,7 @@ impl Shaper {
     }
 
     /// Seats a found task once its processes are in place: whatever is free, drained or held.
-    pub(super) fn arrive(&mut self, id: TaskId, now: Moment) {
+    pub(crate) fn arrive(&mut self, id: TaskId, now: Moment) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.seat == Seat::Arriving) else {
             return;
         };
@@ -260,7 +260,7 @@ impl Shaper {
         self.rearrange(now);
     }
 
-    pub(super) fn placement_reason(&self, need: Need, rank: Rank) -> &'static str {
+    pub(crate) fn placement_reason(&self, need: Need, rank: Rank) -> &'static str {
         match need {
             Need::Slotless => "must not be passive and holds no slot",
             Need::Slot | Need::Discovered if self.slots.active_free() > 0 => {
@@ -277,7 +277,7 @@ impl Shaper {
     }
 
     /// Seats a request that has been found to fit.
-    pub(super) fn place(&mut self, request: Request, ticket: Ticket, now: Moment) -> TaskId {
+    pub(crate) fn place(&mut self, request: Request, ticket: Ticket, now: Moment) -> TaskId {
         let reason = self.placement_reason(request.need, request.rank());
         let seat = match request.need {
             Need::Slotless => Seat::Slotless,
@@ -292,7 +292,7 @@ impl Shaper {
         self.seat_new(who, seat, reason, None, ticket, now)
     }
 
-    pub(super) fn redeem(
+    pub(crate) fn redeem(
         &mut self,
         id: ReservationId,
         ticket: Ticket,
@@ -394,7 +394,7 @@ impl Shaper {
         id
     }
 
-    pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
+    pub(crate) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.remove(task.seat, task.rank());
         self.slots.halt(id, false);

@@ -9,16 +9,16 @@
 //! Limits. A request (Admit, Reserve) does not get the slot of an opportunistic task on a full
 //! node: a full node refuses any priority (spec 3). It gets its weights once it is in.
 
-use super::event::EventKind;
-use super::model::{Labels, Standing, TaskId};
-use super::shaper::Shaper;
-use super::slots::Seat;
-use super::step::Record;
+use super::Shaper;
+use crate::event::EventKind;
+use crate::model::{Labels, Standing, TaskId};
+use crate::slots::Seat;
+use crate::step::Record;
 use crate::units::Moment;
 
 impl Shaper {
     /// Changes what kind of place a task needs; the rules of placement apply at once.
-    pub(super) fn set_standing(&mut self, id: TaskId, standing: Standing, now: Moment) {
+    pub(crate) fn set_standing(&mut self, id: TaskId, standing: Standing, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let before = task.standing();
         if before == standing {
@@ -58,7 +58,7 @@ impl Shaper {
     }
 
     /// Gives a task the labels it lacks, which its finder learnt late; its group may be another one now.
-    pub(super) fn add_labels(&mut self, id: TaskId, labels: Labels) {
+    pub(crate) fn add_labels(&mut self, id: TaskId, labels: Labels) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let before = task.labels.clone();
         let group = labels.group.clone().or_else(|| before.group.clone());
@@ -93,7 +93,7 @@ impl Shaper {
 
     /// No opportunistic task in a slot while another kind of task is beyond capacity. `true`: a
     /// seat was changed.
-    pub(super) fn put_opportunistic_last(&mut self, now: Moment) -> bool {
+    pub(crate) fn put_opportunistic_last(&mut self, now: Moment) -> bool {
         let Some((best, up)) = self.slots.best_overflow() else { return false };
         if best.is_opportunistic() {
             return false;

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::event::{Event, EventKind};
-use super::model::{Order, ReservationId, Tier};
-use super::shaper::{Deadline, Shaper, post_increment};
 use super::share::UNTOUCHED;
-use super::state::{Lease, Need, Patience, Refusal, Request, RequestOutcome, Reservation, Waiter};
-use super::step::{Record, Ticket};
+use super::{Shaper, post_increment};
+use crate::event::{Event, EventKind};
+use crate::model::{Order, ReservationId, Tier};
+use crate::reservation::Deadline;
+use crate::state::{Lease, Need, Patience, Refusal, Request, RequestOutcome, Reservation, Waiter};
+use crate::step::{Record, Ticket};
 use crate::units::Moment;
 
 /// At most one `refused` event in this time; the count of the others is in the next one.
@@ -25,7 +26,7 @@ const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(1);
 
 impl Shaper {
     /// A request for a slot, willing to wait or not.
-    pub(super) fn request(
+    pub(crate) fn request(
         &mut self,
         ticket: Ticket,
         request: Request,
@@ -61,11 +62,11 @@ impl Shaper {
     }
 
     /// The waiter went away.
-    pub(super) fn abandon(&mut self, id: Ticket) {
+    pub(crate) fn abandon(&mut self, id: Ticket) {
         self.take_waiter(id);
     }
 
-    pub(super) fn take_waiter(&mut self, id: Ticket) -> Option<Waiter> {
+    pub(crate) fn take_waiter(&mut self, id: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
         self.queue.remove(waiter.place(id));
         if let Some(deadline) = waiter.deadline {
@@ -76,7 +77,7 @@ impl Shaper {
 
     /// Promises slots to `request`, as many as are wanted and free; if none is, it may wait for the
     /// first (`None`). Never demotes: a priority swap happens at its admission.
-    pub(super) fn reserve(
+    pub(crate) fn reserve(
         &mut self,
         ticket: Ticket,
         request: Request,
@@ -105,7 +106,7 @@ impl Shaper {
     }
 
     /// What is free of what is wanted.
-    pub(super) fn promise(
+    pub(crate) fn promise(
         &mut self,
         request: &Request,
         lease: Lease,
@@ -160,12 +161,12 @@ impl Shaper {
     }
 
     /// Ends a promise early.
-    pub(super) fn cancel_reservation(&mut self, id: ReservationId, now: Moment) {
+    pub(crate) fn cancel_reservation(&mut self, id: ReservationId, now: Moment) {
         self.end_reservation(id, EventKind::Cancelled, now, |_| ());
         self.rearrange(now);
     }
 
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> Refusal {
         if self.draining() {
             Refusal::Draining
         } else if let Some(why) = &self.root_frozen {
@@ -181,7 +182,7 @@ impl Shaper {
         }
     }
 
-    pub(super) fn refuse_or<T>(
+    pub(crate) fn refuse_or<T>(
         &mut self,
         answer: Result<T, Refusal>,
         uid: u32,
@@ -195,7 +196,7 @@ impl Shaper {
 
     /// Counts a request that got no slot. A client that asks in a loop must not flush the
     /// history, so its refusals share one event a second.
-    pub(super) fn count_refusal(&mut self, reason: &str, uid: Option<u32>, now: Moment) {
+    pub(crate) fn count_refusal(&mut self, reason: &str, uid: Option<u32>, now: Moment) {
         self.totals.refused += 1;
         let recently = self
             .refusal_event_at
@@ -208,7 +209,7 @@ impl Shaper {
     }
 
     /// Writes down refusals that shared no event yet, so that none is lost with the daemon.
-    pub(super) fn flush_refusals(&mut self, now: Moment) {
+    pub(crate) fn flush_refusals(&mut self, now: Moment) {
         if self.refusals_unrecorded > 0 {
             self.refusals_unrecorded -= 1;
             self.record_refusals(None, None, now);
@@ -247,14 +248,14 @@ impl Shaper {
     }
 
     /// It holds its slot from now on.
-    pub(super) fn keep_reservation(&mut self, id: ReservationId, reservation: Reservation) {
+    pub(crate) fn keep_reservation(&mut self, id: ReservationId, reservation: Reservation) {
         self.slots.reserve(reservation.tier, reservation.rank(), id);
         self.deadlines.extend(reservation.deadlines(id));
         self.reservations.insert(id, reservation);
     }
 
     /// It does no more.
-    pub(super) fn take_reservation(&mut self, id: ReservationId) -> Option<Reservation> {
+    pub(crate) fn take_reservation(&mut self, id: ReservationId) -> Option<Reservation> {
         let reservation = self.reservations.remove(&id)?;
         self.slots.unreserve(reservation.tier, reservation.rank());
         for deadline in reservation.deadlines(id) {
@@ -263,7 +264,7 @@ impl Shaper {
         Some(reservation)
     }
 
-    pub(super) fn end_reservation(
+    pub(crate) fn end_reservation(
         &mut self,
         id: ReservationId,
         kind: EventKind,

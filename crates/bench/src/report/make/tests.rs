@@ -1,4 +1,4 @@
-use super::super::compare::{Against, Over};
+use super::super::ratio::{Against, Effect, Over};
 use super::super::synthetic::{self, run, task};
 use super::*;
 use crate::record::Point;

@@ -4,20 +4,20 @@
 //! change with every grant. It is the one of turns.rs: if none comes or leaves, the waiters are served in
 //! this order.
 //!
-//! Limits. With [`QueueOrder::Complement`](super::order::QueueOrder::Complement) another request of the
+//! Limits. With [`QueueOrder::Complement`](crate::order::QueueOrder::Complement) another request of the
 //! same user and priority may be next, at most
-//! [`Policy::overtake_max`](super::state::Policy::overtake_max) times.
+//! [`Policy::overtake_max`](crate::state::Policy::overtake_max) times.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use super::shaper::Shaper;
-use super::slots::Seat;
-use super::state::Request;
-use super::step::Ticket;
-use super::task::Task;
-use super::turns::Arrival;
+use super::Shaper;
+use crate::slots::Seat;
+use crate::state::Request;
+use crate::step::Ticket;
+use crate::task::Task;
+use crate::turns::Arrival;
 use crate::units::{BootTime, WallTime};
 
 /// For so many places the expected wait for a slot is computed.

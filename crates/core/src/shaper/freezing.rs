@@ -1,4 +1,4 @@
-//! Which tasks stages 2 and 3 of the guard freeze and thaw: the rule is in [`super::guard::freeze`].
+//! Which tasks stages 2 and 3 of the guard freeze and thaw: the rule is in [`crate::guard::freeze`].
 //!
 //! A task is frozen by two deeds, its record and then its group, and thawed by the same in the other
 //! order. So a daemon that is killed leaves no frozen task that its record does not name, and the next
@@ -7,13 +7,13 @@
 
 use serde_json::{Map, json};
 
-use super::event::EventKind;
-use super::guard::Signals;
-use super::guard::freeze::{Decision, FreezePolicy, Ladder};
-use super::model::{TaskId, Tier};
-use super::shaper::Shaper;
-use super::step::{Job, Record};
-use super::task::{Attachment, Task};
+use super::Shaper;
+use crate::event::EventKind;
+use crate::guard::Signals;
+use crate::guard::freeze::{Decision, FreezePolicy, Ladder};
+use crate::model::{TaskId, Tier};
+use crate::step::{Job, Record};
+use crate::task::{Attachment, Task};
 use crate::units::Moment;
 
 /// Whether the guard may freeze the task.
@@ -42,12 +42,12 @@ impl Shaper {
     }
 
     /// Whether passive tasks are held back more than by their tier.
-    pub(super) fn makes_headroom(&self) -> bool {
+    pub(crate) fn makes_headroom(&self) -> bool {
         self.ladder.stage() > 0
             && self.freeze_policy().is_some_and(|policy| !policy.headroom_dry_run)
     }
 
-    pub(super) fn guard_freeze(&mut self, signals: &Signals, now: Moment) {
+    pub(crate) fn guard_freeze(&mut self, signals: &Signals, now: Moment) {
         let (Some(guard), Some(policy)) = (self.policy.guard, self.freeze_policy()) else { return };
         let tasks = self.tasks().filter(|(_, task)| may_be_frozen(task));
         let mut passive: Vec<_> = tasks.map(|(id, task)| (task.rank(), id)).collect();
@@ -115,7 +115,7 @@ impl Shaper {
         });
     }
 
-    pub(super) fn thaw_all(&mut self, reason: &str, now: Moment) {
+    pub(crate) fn thaw_all(&mut self, reason: &str, now: Moment) {
         let frozen: Vec<TaskId> = self.ladder.frozen().collect();
         for id in frozen {
             self.thaw(id, reason, now);
@@ -123,7 +123,7 @@ impl Shaper {
     }
 
     /// After every input: a task that is active, given back, or contested runs.
-    pub(super) fn thaw_what_may_not_be(&mut self, now: Moment) {
+    pub(crate) fn thaw_what_may_not_be(&mut self, now: Moment) {
         if !self.ladder.has_frozen() {
             return;
         }
@@ -140,7 +140,7 @@ impl Shaper {
     }
 
     /// What an earlier daemon froze.
-    pub(super) fn thaw_found(&mut self, now: Moment) {
+    pub(crate) fn thaw_found(&mut self, now: Moment) {
         let frozen: Vec<TaskId> =
             self.tasks().filter(|(_, task)| task.frozen).map(|(id, _)| id).collect();
         for id in frozen {
@@ -149,7 +149,7 @@ impl Shaper {
     }
 
     /// The settings are others.
-    pub(super) fn follow_freeze_policy(&mut self, now: Moment) {
+    pub(crate) fn follow_freeze_policy(&mut self, now: Moment) {
         // One stage that only reports is enough: the other freezes again what it may.
         let only_reports = |policy: FreezePolicy| policy.headroom_dry_run || policy.freeze_dry_run;
         if self.freeze_policy().is_none_or(only_reports) {
@@ -160,7 +160,7 @@ impl Shaper {
         }
     }
 
-    pub(super) fn not_frozen(&mut self, id: TaskId, reason: String, now: Moment) {
+    pub(crate) fn not_frozen(&mut self, id: TaskId, reason: String, now: Moment) {
         if let Some(policy) = self.freeze_policy() {
             self.ladder.failed(id, &policy, now.boot);
         }

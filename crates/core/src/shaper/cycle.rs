@@ -15,58 +15,22 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::bound::Bound;
-use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
-use super::cpus::UsableCpus;
-use super::event::EventKind;
-use super::guard::{Signals, Turn};
-use super::memory::{Memory, Room};
-use super::probe::{Formula, Progress, Verdict, slots_carried};
-use super::rate::NodeRates;
-use super::sample::{NodeSample, ParentSample};
-use super::shaper::Shaper;
-use super::state::Totals;
-use super::task::Task;
-use crate::units::{Bytes, Moment, Share};
-
-/// What one cycle measured of the node. `None`: not known (yet).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
-    /// CPUs LRS's tasks may use.
-    pub cpus: Option<UsableCpus>,
-    /// How they spent the cycle.
-    pub cpu: Option<CpuShares>,
-    /// CPU time that the LRS root group used in it.
-    pub root_cpu: Option<Duration>,
-    /// The groups right above tasks in place.
-    pub parents: Vec<ParentSample>,
-    /// Memory for tasks.
-    pub memory: Option<Memory>,
-    /// Share of the cycle in which all tasks stalled for memory.
-    pub memory_full: Option<Share>,
-    /// Bytes a second by which the swap in use grew.
-    pub swap_growth: Option<f64>,
-}
-
-impl Measured {
-    /// What `node` and the rates up to it say.
-    pub fn of(rates: &NodeRates, node: &NodeSample) -> Measured {
-        let cpu = rates.effective.zip(rates.iowait).zip(rates.steal);
-        Measured {
-            cpus: UsableCpus::of(node),
-            cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
-            root_cpu: rates.root_cpu,
-            parents: node.parents.clone(),
-            memory: Memory::of(node.memory, &node.memory_limits),
-            memory_full: rates.pressure.and_then(|pressure| pressure.memory_full),
-            swap_growth: rates.swap_growth,
-        }
-    }
-}
+use super::Shaper;
+use crate::bound::Bound;
+use crate::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
+use crate::event::EventKind;
+use crate::guard::{Signals, Turn};
+use crate::measured::Measured;
+use crate::memory::{Memory, Room};
+use crate::pace;
+use crate::probe::{Formula, Progress, Verdict, slots_carried};
+use crate::state::Totals;
+use crate::task::Task;
+use crate::units::{BootTime, Bytes, Moment};
 
 impl Shaper {
     /// One cycle. Readings of tasks are taken by [`Shaper::read`] before.
-    pub(super) fn cycle(&mut self, measured: &Measured, now: Moment) {
+    pub(crate) fn cycle(&mut self, measured: &Measured, now: Moment) {
         self.follow_cpus(measured, now);
         self.expire(now);
         self.follow_cycle();
@@ -110,7 +74,7 @@ impl Shaper {
     }
 
     /// Whether CPU that is spare may open passive slots now.
-    pub(super) fn may_expand(&self) -> bool {
+    pub(crate) fn may_expand(&self) -> bool {
         self.expands() && self.is_full() && self.room() > 0
     }
 
@@ -121,13 +85,13 @@ impl Shaper {
     }
 
     /// Passive slots that may still be opened.
-    pub(super) fn room(&self) -> u32 {
+    pub(crate) fn room(&self) -> u32 {
         self.slots.passive_max.saturating_sub(self.slots.passive_capacity)
     }
 
     /// Opens as many slots as the formula says; by probe as many as the CPU could carry, which is a
     /// trial where no request waits for them. Never more than `most`. Answers how many.
-    pub(super) fn expand(
+    pub(crate) fn expand(
         &mut self,
         cpu: &CpuShares,
         memory: Option<&Memory>,
@@ -207,7 +171,7 @@ impl Shaper {
         memory.least_above(|all| self.policy.memory_reserve.of(all))
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.slots.active_free() == 0 && self.slots.passive_free() == 0
     }
 
@@ -243,7 +207,7 @@ impl Shaper {
     }
 
     /// Whether expansion waits because the last step made active tasks wait.
-    pub(super) fn backs_off(&self) -> bool {
+    pub(crate) fn backs_off(&self) -> bool {
         self.policy.guard.is_some_and(|guard| !guard.dry_run) && self.interference.backs_off()
     }
 
@@ -287,7 +251,7 @@ impl Shaper {
     }
 
     /// Takes back slots of a trial that gained nothing, as far as they are free.
-    pub(super) fn take_back(&mut self, now: Moment) {
+    pub(crate) fn take_back(&mut self, now: Moment) {
         if let Some(passive) = self.passive_after_growth.take() {
             let above = self.slots.passive_capacity.saturating_sub(passive);
             self.slots.passive_capacity -= above.min(self.slots.passive_free());
@@ -395,7 +359,21 @@ impl Shaper {
         }
     }
 
-    pub(super) fn mean_resident(&self) -> Option<Bytes> {
+    /// The mean time of the tasks that run, by those of their jobs that finished; of one that runs
+    /// longer, or has none in its job, what it has taken. `None`: no task runs.
+    pub fn mean_task(&self, now: BootTime) -> Option<Duration> {
+        let jobs = self.jobs();
+        let times = self.tasks().filter(|(_, task)| !task.is_new()).map(|(_, task)| {
+            let mean = task.job_key().and_then(|job| jobs.mean_seconds(&job));
+            let so_far = now.since(task.admitted_at.boot).as_secs_f64();
+            mean.unwrap_or(0.0).max(so_far)
+        });
+        let (sum, count) = times.fold((0.0, 0_u32), |(sum, count), it| (sum + it, count + 1));
+        (count > 0)
+            .then(|| Duration::try_from_secs_f64(sum / f64::from(count)).unwrap_or(pace::LONGEST))
+    }
+
+    pub(crate) fn mean_resident(&self) -> Option<Bytes> {
         let size = |task: &Task| {
             let read = task.counts.last.and_then(|(_, last)| last.resident);
             // One that no cycle has read yet is as those of its job were.
@@ -406,7 +384,7 @@ impl Shaper {
 
     /// Capacities as settings and CPUs have them now; an expanded passive tier stays expanded
     /// as far as it may. The caller rearranges.
-    pub(super) fn size(&mut self) {
+    pub(crate) fn size(&mut self) {
         let active = self.policy.active.unwrap_or(self.cpus.slots()).max(1);
         let base = self.policy.passive.unwrap_or(active);
         let max = self.policy.passive_max.unwrap_or(active.saturating_mul(4)).max(base);
@@ -419,7 +397,7 @@ impl Shaper {
     }
 
     /// Takes the CPUs of a reading; where it does not know them, the last known ones stay.
-    pub(super) fn follow_cpus(&mut self, measured: &Measured, now: Moment) {
+    pub(crate) fn follow_cpus(&mut self, measured: &Measured, now: Moment) {
         let Some(cpus) = measured.cpus else { return };
         let before = std::mem::replace(&mut self.cpus, cpus);
         if before.slots() != cpus.slots() {
@@ -435,7 +413,7 @@ impl Shaper {
 
     /// [`Shaper::size`], recorded where it changed something, for which `reason` is the cause. The
     /// weights of all tasks depend on A and `passive_max`; the caller, who has the numbers, follows.
-    pub(super) fn resize(&mut self, reason: &str, now: Moment) {
+    pub(crate) fn resize(&mut self, reason: &str, now: Moment) {
         let before = (self.slots.active_capacity, self.slots.base);
         self.size();
         let expanded = self.slots.passive_capacity.saturating_sub(self.slots.base);

@@ -1,7 +1,7 @@
 //! The lane as a part of the shaper: which tasks may enter, what is known of each, and what comes of
 //! its moves, a level for the applier and an event with the reason.
 //!
-//! The lane itself ([`super`]) knows neither tasks nor events, so that its bounds are tested with
+//! The lane itself ([`crate::lane`]) knows neither tasks nor events, so that its bounds are tested with
 //! numbers alone. Whether a [`Candidate`] has the right ones of a task, an example in `proptests/examples.rs`
 //! shows, and as root `tests/daemon/lane.rs`.
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Budget, Candidate, Lane, Move};
+use super::Shaper;
 use crate::event::EventKind;
+use crate::lane::{Budget, Candidate, Lane, Move};
 use crate::model::{Level, TaskId, Tier};
-use crate::shaper::Shaper;
 use crate::task::{Attachment, Task};
 use crate::units::Moment;
 
@@ -34,7 +34,7 @@ impl Shaper {
     /// Once a cycle, after all that changes who is passive.
     pub(crate) fn fill_lane(&mut self, contended: bool, now: Moment) {
         let share = self.policy.lane_share;
-        if share.value() == 0.0 && self.lane.members.is_empty() {
+        if share.value() == 0.0 && self.lane.is_empty() {
             return;
         }
         if self.makes_headroom() {

@@ -8,9 +8,9 @@
 //! waits is not stored, so a request that comes back after a restart of the daemon has again the
 //! priority that its client says.
 
-use super::model::{Label, Labels, Priority, TaskId};
-use super::shaper::Shaper;
-use super::step::Ticket;
+use super::Shaper;
+use crate::model::{Label, Labels, Priority, TaskId};
+use crate::step::Ticket;
 use crate::units::Moment;
 
 /// What there is of a job, of all kinds.
@@ -48,7 +48,7 @@ impl Shaper {
     }
 
     /// Changes the priority of all that there is of a job; the rules of placement apply once.
-    pub(super) fn set_job_priority(
+    pub(crate) fn set_job_priority(
         &mut self,
         job: &Label,
         uid: Option<u32>,
@@ -76,14 +76,14 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::event::EventKind;
-    use super::super::model::Standing;
-    use super::super::proptests::Ask;
-    use super::super::slots::Seat;
-    use super::super::state::{Need, Patience, Policy, Request, Restored};
-    use super::super::step::Input;
-    use super::super::task::Who;
     use super::*;
+    use crate::event::EventKind;
+    use crate::model::Standing;
+    use crate::proptests::Ask;
+    use crate::slots::Seat;
+    use crate::state::{Need, Patience, Policy, Request, Restored};
+    use crate::step::Input;
+    use crate::task::Who;
     use crate::units::{BootTime, WallTime};
 
     const OWN: u32 = 7;
@@ -151,7 +151,7 @@ mod tests {
 
     /// Who is where, tasks of the same rank being alike.
     fn seats(shaper: &Shaper) -> Vec<(String, bool, Priority)> {
-        let of = |task: &super::super::task::Task| {
+        let of = |task: &crate::task::Task| {
             (format!("{:?}", task.seat), task.opportunistic, task.priority)
         };
         let mut seats: Vec<_> = shaper.tasks().map(|(_, task)| of(task)).collect();
@@ -159,7 +159,7 @@ mod tests {
         seats
     }
 
-    fn changes_of_tier(events: &[super::super::event::Event]) -> usize {
+    fn changes_of_tier(events: &[crate::event::Event]) -> usize {
         let is = |kind| matches!(kind, EventKind::Promoted | EventKind::Demoted);
         events.iter().filter(|event| is(event.kind)).count()
     }

@@ -5,10 +5,10 @@
 //! that they are going to be, with the weights a group is made with; a grant only writes weights.
 //!
 //! A parked waiter goes the way of a task without being one: [`Job::Park`] finds out where its process
-//! is; then [`Input::Prepared`](super::step::Input::Prepared), its record, [`Job::Attach`],
-//! [`Input::Attached`](super::step::Input::Attached). The record is that of an admission under way: the
-//! next daemon rolls it back ([`super::restore`]), and the client, which has no answer, asks again.
-//! The way out is [`Job::Release`] and [`Input::Removed`](super::step::Input::Removed). A grant while
+//! is; then [`Input::Prepared`](crate::step::Input::Prepared), its record, [`Job::Attach`],
+//! [`Input::Attached`](crate::step::Input::Attached). The record is that of an admission under way: the
+//! next daemon rolls it back ([`crate::restore`]), and the client, which has no answer, asks again.
+//! The way out is [`Job::Release`] and [`Input::Removed`](crate::step::Input::Removed). A grant while
 //! the process is on its way in or out waits for the end of that move.
 //!
 //! `Shaper::park` compares after each input who should be parked with who is. Nothing else has to
@@ -16,71 +16,25 @@
 //! node drains, the daemon stops.
 //!
 //! Limits. One that could not be parked is not tried again, and is moved when its turn comes. So is
-//! one that [`QueueOrder::Complement`](super::order::QueueOrder::Complement) takes from far behind.
+//! one that [`QueueOrder::Complement`](crate::order::QueueOrder::Complement) takes from far behind.
 //! One that never gets a slot leaves a gap in the numbers of tasks, which are in the order in which
 //! requests came to be parked, and not in that of admissions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::model::{Order, TaskId};
-use super::shaper::{Shaper, post_increment};
-use super::slots::Seat;
-use super::state::Request;
-use super::step::{Job, Record, Ticket};
-use super::task::{Attaching, GroupRecord, Life, Task};
+use super::{Shaper, post_increment};
+use crate::model::{Order, TaskId};
+use crate::parked::{Parked, Way};
+use crate::slots::Seat;
+use crate::state::Request;
+use crate::step::{Job, Record, Ticket};
+use crate::task::{Attaching, GroupRecord, Life, Task};
 use crate::units::{Moment, ProcessRef};
 
 /// Waiters parked beyond one for each active slot: as many as one waiter may be overtaken by
-/// ([`Policy::overtake_max`](super::state::Policy::overtake_max) as it is shipped), and enough for
+/// ([`Policy::overtake_max`](crate::state::Policy::overtake_max) as it is shipped), and enough for
 /// short tasks that end while one of them is moved.
 const AHEAD: usize = 8;
-
-/// Who is parked.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Parking {
-    parked: BTreeMap<TaskId, Parked>,
-    /// The daemon stops.
-    over: bool,
-}
-
-/// One waiter.
-#[derive(Clone, Debug)]
-struct Parked {
-    /// The task that it is going to be; its record.
-    task: Box<Task>,
-    /// Its request; `None`: that was granted, and failed.
-    ticket: Option<Ticket>,
-    way: Way,
-    /// It has a slot, which waits for the move under way.
-    granted: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Entering,
-    Inside,
-    Leaving,
-}
-
-impl Parking {
-    pub(super) fn task(&self, id: TaskId) -> Option<&Task> {
-        self.parked.get(&id).map(|parked| &*parked.task)
-    }
-
-    pub(super) fn task_mut(&mut self, id: TaskId) -> Option<&mut Task> {
-        self.parked.get_mut(&id).map(|parked| &mut *parked.task)
-    }
-
-    /// The requests with their processes in their groups.
-    pub(super) fn inside(&self) -> BTreeSet<Ticket> {
-        let inside = self.parked.values().filter(|parked| parked.way == Way::Inside);
-        inside.filter_map(|parked| parked.ticket).collect()
-    }
-
-    pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        self.parked.values().map(|parked| &*parked.task)
-    }
-}
 
 impl Shaper {
     /// The task that a parked waiter is going to be, while its process is in its group or on its
@@ -106,7 +60,7 @@ impl Shaper {
     }
 
     /// Has the next waiters put into their groups, and the others back where they were.
-    pub(super) fn park(&mut self, now: Moment) {
+    pub(crate) fn park(&mut self, now: Moment) {
         if self.waiters.is_empty() && self.parking.parked.is_empty() {
             return;
         }
@@ -156,13 +110,13 @@ impl Shaper {
     }
 
     /// The daemon stops: all go back where they were.
-    pub(super) fn end_parking(&mut self) {
+    pub(crate) fn end_parking(&mut self) {
         self.parking.over = true;
     }
 
     /// The request has a slot. Its task if it was parked; with the group, unless it has to wait for
     /// a move to end.
-    pub(super) fn claim_parked(&mut self, ticket: Ticket) -> Option<(TaskId, Option<GroupRecord>)> {
+    pub(crate) fn claim_parked(&mut self, ticket: Ticket) -> Option<(TaskId, Option<GroupRecord>)> {
         let all = &mut self.parking.parked;
         let (id, parked) = all.iter_mut().find(|(_, parked)| parked.ticket == Some(ticket))?;
         let id = *id;
@@ -175,7 +129,7 @@ impl Shaper {
     }
 
     /// The process is in its group. `false`: it is no waiter's.
-    pub(super) fn parked_in(&mut self, id: TaskId, group: &GroupRecord) -> bool {
+    pub(crate) fn parked_in(&mut self, id: TaskId, group: &GroupRecord) -> bool {
         let Some(parked) = self.parking.parked.get_mut(&id) else { return false };
         if !parked.granted {
             parked.way = Way::Inside;
@@ -192,7 +146,7 @@ impl Shaper {
 
     /// The process is where it was: it could not be put in, or is out again. `false`: it is no
     /// waiter's.
-    pub(super) fn not_parked(&mut self, id: TaskId) -> bool {
+    pub(crate) fn not_parked(&mut self, id: TaskId) -> bool {
         let Some(parked) = self.parking.parked.get(&id) else { return false };
         let failed = parked.way == Way::Entering;
         if let Some(waiter) = parked.ticket.and_then(|ticket| self.waiters.get_mut(&ticket)) {
@@ -213,7 +167,7 @@ impl Shaper {
     }
 
     /// A task that was parked did not become one: its process goes back where it was.
-    pub(super) fn park_failed(&mut self, task: Box<Task>) {
+    pub(crate) fn park_failed(&mut self, task: Box<Task>) {
         let id = task.id;
         let parked = Parked { task, ticket: None, way: Way::Leaving, granted: false };
         self.parking.parked.insert(id, parked);

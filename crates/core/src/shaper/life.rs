@@ -22,24 +22,24 @@
 
 use serde_json::{Map, Value, json};
 
-use super::event::EventKind;
-use super::exit::Exit;
-use super::jobs::End;
-use super::model::{Labels, Priority, Standing, TaskId};
-use super::restore::Due;
-use super::shaper::{Shaper, insert_labels};
-use super::slots::Seat;
-use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record, Whither};
-use super::task::{
+use super::{Shaper, insert_labels};
+use crate::event::EventKind;
+use crate::exit::Exit;
+use crate::jobs::End;
+use crate::model::{Labels, Priority, Standing, TaskId};
+use crate::restore::Due;
+use crate::sample::TaskSample;
+use crate::slots::Seat;
+use crate::step::{FoundAgain, Job, Last, NotMoved, Ready, Record, Whither};
+use crate::task::{
     Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Halt, Hold, Kin, Life, Origin,
     Task,
 };
-use crate::sample::TaskSample;
 use crate::units::{Moment, Share};
 
 impl Shaper {
     /// What an admission needs is known. The promise it used is kept by its record from now on.
-    pub(super) fn prepared(&mut self, id: TaskId, ready: Ready) {
+    pub(crate) fn prepared(&mut self, id: TaskId, ready: Ready) {
         let waiter = self.parking.task_mut(id);
         let task = waiter.or_else(|| self.tasks.get_mut(&id).map(Box::as_mut));
         let Some(task) = task else { return };
@@ -60,7 +60,7 @@ impl Shaper {
     }
 
     /// Its record could not be written; without one it is not attached.
-    pub(super) fn not_recorded(&mut self, id: TaskId) {
+    pub(crate) fn not_recorded(&mut self, id: TaskId) {
         if let Some(task) = self.tasks.get_mut(&id)
             && let Life::Attaching(Attaching { recorded, .. }) = &mut task.life
         {
@@ -69,7 +69,7 @@ impl Shaper {
     }
 
     /// A task of observe mode is to be attached.
-    pub(super) fn attach_booked(&mut self, id: TaskId, origin: Origin, kin: Kin, followed: bool) {
+    pub(crate) fn attach_booked(&mut self, id: TaskId, origin: Origin, kin: Kin, followed: bool) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_booked()) else { return };
         let Some(group) = task.group.take() else { return };
         let booked = Booked { group, baseline: task.counts.baseline.take(), followed };
@@ -83,7 +83,7 @@ impl Shaper {
     }
 
     /// The processes of the task are in place. One that was found gets its seat now.
-    pub(super) fn in_place(
+    pub(crate) fn in_place(
         &mut self,
         id: TaskId,
         group: GroupRecord,
@@ -149,9 +149,9 @@ impl Shaper {
         });
     }
 
-    /// [`Input::Restored`](super::step::Input::Restored). No task is stored here: its record knows
+    /// [`Input::Restored`](crate::step::Input::Restored). No task is stored here: its record knows
     /// which promise it used until that is forgotten.
-    pub(super) fn restored(&mut self, due: Due, now: Moment) {
+    pub(crate) fn restored(&mut self, due: Due, now: Moment) {
         for id in due.unrecorded {
             let reason = "its admission was finished after a restart of lrsd".to_owned();
             self.admitted(id, reason, now);
@@ -171,7 +171,7 @@ impl Shaper {
     /// The processes could not be put in place: the slot is free again, and a reservation that
     /// was used is back with what is left of its time. What was found, and not asked for, is
     /// no refused request, however often its finder tries. A task of observe mode is one again.
-    pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
+    pub(crate) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         if self.not_parked(id) {
             return;
         }
@@ -220,7 +220,7 @@ impl Shaper {
 
     /// The finder says of a known task what it says now. A finder that began anew, or lost its
     /// scheduler, knows less than was known: that takes nothing back.
-    pub(super) fn found_again(&mut self, id: TaskId, found: FoundAgain, now: Moment) {
+    pub(crate) fn found_again(&mut self, id: TaskId, found: FoundAgain, now: Moment) {
         let FoundAgain { by, labels, priority, standing, presumed_slotless } = found;
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(known) = &mut task.who.found else { return };
@@ -244,7 +244,7 @@ impl Shaper {
     }
 
     /// The owner of a group in place wrote into it: that is what it gets back.
-    pub(super) fn owner_wrote(&mut self, id: TaskId, group: GroupRecord) {
+    pub(crate) fn owner_wrote(&mut self, id: TaskId, group: GroupRecord) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.group = Some(group);
         self.step.store(Record::Task(id));
@@ -252,7 +252,7 @@ impl Shaper {
 
     /// Tasks without a process leave their slots; answers which of `ids` were tasks. Their
     /// figures follow: reading them takes longer than the next task should wait.
-    pub(super) fn vacate(&mut self, ids: &[TaskId], now: Moment) -> Vec<TaskId> {
+    pub(crate) fn vacate(&mut self, ids: &[TaskId], now: Moment) -> Vec<TaskId> {
         let mut vacated = Vec::with_capacity(ids.len());
         for id in ids {
             if let Some(task) = self.remove_task(*id) {
@@ -265,7 +265,7 @@ impl Shaper {
     }
 
     /// How the main process ended, for the history and the counts of its job.
-    pub(super) fn exited(
+    pub(crate) fn exited(
         &mut self,
         id: TaskId,
         uid: Option<u32>,
@@ -291,7 +291,7 @@ impl Shaper {
     }
 
     /// Ends of tasks that were vacated; their events come before what followed from them.
-    pub(super) fn completed(&mut self, endings: Vec<(TaskId, Last)>, now: Moment) {
+    pub(crate) fn completed(&mut self, endings: Vec<(TaskId, Last)>, now: Moment) {
         let followed = std::mem::take(&mut self.step.events);
         for (id, last) in endings {
             let Some(mut task) = self.vacated.remove(&id) else { continue };
@@ -370,7 +370,7 @@ impl Shaper {
     }
 
     /// The processes of a task are to be given back.
-    pub(super) fn release(&mut self, id: TaskId, now: Moment) {
+    pub(crate) fn release(&mut self, id: TaskId, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Life::Placed(hold) = task.life else { return };
         if task.group.is_none() {
@@ -383,7 +383,7 @@ impl Shaper {
     }
 
     /// They could not be: what was undone half has its tier's weights again.
-    pub(super) fn release_failed(&mut self, id: TaskId) {
+    pub(crate) fn release_failed(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Life::Releasing(hold) = task.life else { return };
         task.life = Life::Placed(hold);
@@ -394,7 +394,7 @@ impl Shaper {
     }
 
     /// A task was given back; its processes go on elsewhere. It may have left its slot before.
-    pub(super) fn released(&mut self, id: TaskId, now: Moment) {
+    pub(crate) fn released(&mut self, id: TaskId, now: Moment) {
         let task = self.remove_task(id).or_else(|| self.vacated.remove(&id));
         if let Some(mut task) = task {
             self.leaves_halted(&task, now);
@@ -441,7 +441,7 @@ impl Shaper {
 
     /// The main process is not in its group any more: back with it, within bounds. `limit`: the
     /// limit that a move would lift it out of. `occupied`: others are left in the group.
-    pub(super) fn outside(
+    pub(crate) fn outside(
         &mut self,
         id: TaskId,
         found_in: &str,
@@ -474,7 +474,7 @@ impl Shaper {
 
     /// Its main process went into a group that was made after the task's: it was the task's own doing,
     /// or another program made that group for it (`systemd-run --scope`, a container). It is left there.
-    pub(super) fn went_elsewhere(&mut self, id: TaskId, to: &str, whither: Whither, now: Moment) {
+    pub(crate) fn went_elsewhere(&mut self, id: TaskId, to: &str, whither: Whither, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_placed()) else { return };
         let (Some(process), Some(group)) = (task.who.process, &task.group) else { return };
         match whither {
@@ -507,7 +507,7 @@ impl Shaper {
     }
 
     /// How a move back went.
-    pub(super) fn reattached(&mut self, id: TaskId, result: Result<(), NotMoved>, now: Moment) {
+    pub(crate) fn reattached(&mut self, id: TaskId, result: Result<(), NotMoved>, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Life::Placed(hold) | Life::Releasing(hold) = &mut task.life
             && *hold == Hold::MovingBack
@@ -563,7 +563,7 @@ impl Shaper {
 
     /// Others than its owner's are in the group of a task in place: it gets its weights back, and
     /// is no task any more.
-    pub(super) fn entered(&mut self, id: TaskId, error: &str, now: Moment) {
+    pub(crate) fn entered(&mut self, id: TaskId, error: &str, now: Moment) {
         if !self.task(id).is_some_and(Task::is_placed) {
             return;
         }
@@ -576,7 +576,7 @@ impl Shaper {
 
     /// Weights of the task are not what LRS wrote. `fits`: what its owner wants gives it its tier
     /// all the same.
-    pub(super) fn drifted(&mut self, id: TaskId, found: Vec<String>, fits: bool, now: Moment) {
+    pub(crate) fn drifted(&mut self, id: TaskId, found: Vec<String>, fits: bool, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if !task.is_placed() || task.is_contested() || found.is_empty() {
             return;
@@ -597,7 +597,7 @@ impl Shaper {
     }
 
     /// How a repair went.
-    pub(super) fn repaired(
+    pub(crate) fn repaired(
         &mut self,
         id: TaskId,
         found: &[String],

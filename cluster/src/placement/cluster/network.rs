@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::placement::cluster::{Cluster, Locality, NodeId, TaskId};
+use super::Cluster;
+use crate::placement::ids::{Locality, NodeId, TaskId};
 
 /// How fast input moves from node to node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -14,7 +15,7 @@ pub(crate) struct Network {
     pub(crate) within_rack: f64,
     pub(crate) between_racks: f64,
     /// None: the pair has no connection.
-    #[serde(with = "crate::placement::saved::pairs")]
+    #[serde(with = "pairs")]
     pub(crate) pairs: BTreeMap<(NodeId, NodeId), Option<f64>>,
     /// Whether a pair has none.
     pub(crate) is_cut: bool,
@@ -52,5 +53,26 @@ impl Cluster {
     pub(crate) fn is_reachable(&self, task: TaskId, node: NodeId) -> bool {
         let cut = self.network.as_ref().is_some_and(|network| network.is_cut);
         !cut || self.transfer_seconds(task, node).is_some()
+    }
+}
+
+/// A map with keys that JSON cannot have, as a list.
+mod pairs {
+    use super::*;
+
+    type Pairs = BTreeMap<(NodeId, NodeId), Option<f64>>;
+
+    pub(crate) fn serialize<S: Serializer>(
+        pairs: &Pairs,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(pairs)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Pairs, D::Error> {
+        let pairs = Vec::<((NodeId, NodeId), Option<f64>)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().collect())
     }
 }

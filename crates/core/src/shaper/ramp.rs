@@ -1,0 +1,53 @@
+//! Slots that open ahead of the cycle, as the shaper stands; the rule and its bounds are in
+//! [`crate::ramp`].
+
+use super::Shaper;
+use crate::measured::Measured;
+use crate::ramp::{GROWS, STILL_COMING};
+use crate::task::Task;
+use crate::units::{BootTime, Bytes, Moment};
+
+impl Shaper {
+    /// How many slots there are, if a reading ahead of the cycle could open another.
+    pub fn ramps_from(&self) -> Option<u32> {
+        let may = self.waiting() > 0
+            && self.may_expand()
+            && !self.probe.is_trying()
+            && self.ahead.room(self.slots.active_capacity) > 0;
+        may.then(|| self.slots.allocated())
+    }
+
+    /// Memory that new tasks have yet to take. `resident`: the mean size of the tasks.
+    pub(crate) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
+        let to_come = |task: &Task| {
+            let of_job = task.job_key().and_then(|key| self.jobs.mean_resident(&key));
+            // What no cycle has read yet took the place of one that ended, or a new slot.
+            let has = task.counts.last.and_then(|(_, last)| last.resident)?;
+            Some(of_job.or(resident)?.0.saturating_sub(has.0))
+        };
+        let young = self.tasks().map(|(_, task)| task);
+        let young = young.filter(|task| now.since(task.admitted_at.boot) < GROWS);
+        let of_tasks = young.filter_map(to_come).fold(0, u64::saturating_add);
+        Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
+    }
+
+    /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
+    pub(crate) fn ramp(&mut self, node: &Measured, resident: Option<Bytes>, now: Moment) {
+        if let Some(memory) = &node.memory {
+            self.opening.memory = Some(memory.clone());
+        }
+        let saturation = self.policy.cpu_saturation;
+        let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation)) else { return };
+        let coming = self.tasks.values().filter(|task| task.is_new()).count();
+        if self.ramps_from().is_none() || coming * STILL_COMING > self.tasks.len() {
+            return;
+        }
+        // Tasks without a group of their own are looked at by the cycle alone.
+        let resident = resident.max(self.mean_resident()).max(self.ahead.resident);
+        self.ahead.resident = resident;
+        let owed = self.memory_to_come(resident, now.boot);
+        let memory = node.memory.clone().map(|memory| memory.less(owed));
+        let most = self.ahead.room(self.slots.active_capacity);
+        self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);
+    }
+}
