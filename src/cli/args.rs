@@ -48,6 +48,16 @@ pub(super) struct Cli {
 pub(super) enum Command {
     /// Node and slots at a glance
     Status,
+    /// Node, slots, tasks and queue, live on the whole terminal
+    ///
+    /// Keys as in htop: arrows, F1 or ? (all keys), / or F3 (filter), F6 (sort), Enter (a task with what was
+    /// decided about it), Left and Right (what was there before), F10 or q (end). F7, F8, F9, r and c act on the
+    /// selected task or request after a question. A bar is # tasks, + others, ~ iowait. TREND is the CPU of the last
+    /// eight readings against one CPU; the other columns are those of `lrsctl tasks`. NO_COLOR is respected.
+    #[command(after_help = "Examples:\n  \
+        lrsctl top\n  \
+        lrsctl top --delay 5s --filter 'job:nightly tier:passive'")]
+    Top(TopArgs),
     /// Running tasks: tier, class, rates
     ///
     /// Columns: PRI higher runs sooner; CLASS cpu, moderate or io by the computing rate, idle if it uses

@@ -15,7 +15,7 @@ use crate::proto;
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// How lrsctl names itself.
-const NAME: &str = concat!("lrsctl/", env!("CARGO_PKG_VERSION"));
+pub(super) const NAME: &str = concat!("lrsctl/", env!("CARGO_PKG_VERSION"));
 
 /// The daemon that is asked.
 #[derive(Clone, Debug)]

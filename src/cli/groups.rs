@@ -6,7 +6,10 @@ use super::output::Output;
 
 /// Headings, and the commands below each.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("What goes on", &["status", "tasks", "task", "queue", "jobs", "history", "events", "why"]),
+    (
+        "What goes on",
+        &["status", "top", "tasks", "task", "queue", "jobs", "history", "events", "why"],
+    ),
     ("Run tasks", &["run", "submit", "log", "admit", "wait", "kill", "release", "priority"]),
     ("Slots for schedulers", &["reserve", "cancel"]),
     ("Operate a node", &["doctor", "config", "reload", "drain", "resume", "metrics", "yarn"]),

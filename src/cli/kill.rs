@@ -41,7 +41,12 @@ pub(super) fn kill(lrsd: &Lrsd, args: KillArgs, talk: Talk) -> Result<(), Failur
                 lrsd.get_task(GetTaskRequest { id }).await.map(tonic::Response::into_inner)
             })
         });
-        match task.and_then(|task| send(&task, args.signal, talk)) {
+        let sent = task.and_then(|task| {
+            let sent = send(&task, args.signal, &mut |text| say(format_args!("lrsctl: {text}")))?;
+            talk.detail(format_args!("{}: {sent} processes have the signal", task.id));
+            Ok(())
+        });
+        match sent {
             Ok(()) => {}
             Err(failure) => refused.push(failure),
         }
@@ -62,7 +67,12 @@ pub(super) fn parse(text: &str) -> Result<Signal, String> {
     known.ok_or_else(|| "expected a signal: TERM, KILL, INT, STOP, CONT, 9 ...".to_owned())
 }
 
-fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
+/// Signals all of a task; answers how many processes have it. `say` gets what is to be known about it.
+pub(super) fn send(
+    task: &Task,
+    signal: Signal,
+    say: &mut dyn FnMut(String),
+) -> Result<usize, Failure> {
     let place = task.cgroup.as_deref().unwrap_or("its cgroup");
     if !sees_main(task) {
         let text = format!("the main process of {} is not in {place} as seen from here", task.id);
@@ -70,18 +80,14 @@ fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
     }
     let Sent { sent, refused } = signal_all(&|process| is_of(task, process), signal)?;
     if task.stopped && signal != Signal::KILL && signal != Signal::CONT {
-        say(format_args!(
-            "lrsctl: {} is stopped, and acts on the signal once it goes on (lrsctl kill --signal=CONT)",
+        say(format!(
+            "{} is stopped, and acts on the signal once it goes on (lrsctl kill --signal=CONT)",
             task.id
         ));
     }
     if task.frozen {
-        say(format_args!(
-            "lrsctl: {} is frozen, and acts on the signal once it runs again",
-            task.id
-        ));
+        say(format!("{} is frozen, and acts on the signal once it runs again", task.id));
     }
-    talk.detail(format_args!("{}: {} processes have the signal", task.id, sent));
     if !refused.is_empty() {
         return Err(Failure::failed(format!(
             "{} of {} processes of {} did not take the signal: pid {}",
@@ -95,7 +101,7 @@ fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
         return Err(Failure::failed(format!("no process of {} is in {place}", task.id))
             .hint("it may have ended just now; from a container, signal it on the node itself"));
     }
-    Ok(())
+    Ok(sent)
 }
 
 /// What became of a signal.

@@ -31,6 +31,7 @@ mod queue;
 mod read;
 mod show;
 mod submit;
+mod top;
 mod usage;
 mod values;
 mod wait;
@@ -78,6 +79,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
     let talk = output::Talk { verbose: cli.verbose };
     match cli.command {
         Command::Status => read::status(lrsd, talk, out),
+        Command::Top(args) => top::top(lrsd, &args, times, out),
         Command::Tasks(args) => read::tasks(lrsd, &args, out),
         Command::Queue(args) => queue::queue(lrsd, &args, out),
         Command::Task { id } if handle::is_queued(&id) => queue::one(lrsd, id, out),

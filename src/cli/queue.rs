@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lrs_api::client::{Connection, every_page};
+pub(super) use lrs_api::words::queued_title as title;
 use tonic::Status;
 
 use super::args::QueueArgs;
@@ -176,19 +177,6 @@ fn since(one: &Queued, now: WallTime) -> String {
 fn until(to: WallTime, from: WallTime) -> String {
     let micros = to.unix_micros().saturating_sub(from.unix_micros());
     age(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
-}
-
-/// Job, kind and name; else the process or unit.
-pub(super) fn title(one: &Queued) -> String {
-    let of_job: Vec<&str> =
-        [&one.job, &one.kind].into_iter().flatten().map(String::as_str).collect();
-    let mut words: Vec<String> =
-        (!of_job.is_empty()).then(|| of_job.join("/")).into_iter().collect();
-    words.extend(one.name.clone());
-    if words.is_empty() {
-        words.extend(one.unit.clone().or(one.pid.map(|pid| format!("pid {pid}"))));
-    }
-    if words.is_empty() { "-".to_owned() } else { words.join(" ") }
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(super) fn task(
 
 async fn cpus(mut lrsd: Connection) -> Result<Option<f64>, tonic::Status> {
     let status = lrsd.get_status(proto::GetStatusRequest {}).await?.into_inner();
-    Ok(show::status::cpus(&status))
+    Ok(lrs_api::words::cpus(&status))
 }
 
 /// `lrsctl jobs`

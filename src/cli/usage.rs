@@ -17,7 +17,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("list", "`lrsctl tasks` lists the tasks"),
     ("ls", "`lrsctl tasks` lists the tasks"),
     ("ps", "`lrsctl tasks` lists the tasks"),
-    ("top", "`watch lrsctl tasks` shows the tasks as they change"),
+    ("htop", "`lrsctl top` shows node, slots and tasks as they change"),
     (
         "logs",
         "`lrsctl log TASK` has what a task of `lrsctl submit` wrote, `lrsctl events` the decisions, `journalctl -u lrsd` the log of lrsd",

@@ -84,6 +84,15 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A [`duration`] between two readings that a node does not notice.
+pub(crate) fn delay(text: &str) -> Result<Duration, String> {
+    let least = Duration::from_millis(500);
+    duration(text).and_then(|duration| match duration >= least {
+        true => Ok(duration),
+        false => Err("lrsd is not asked more often than that; give 500ms or more".to_owned()),
+    })
+}
+
 /// Milliseconds of the wire, rounded to the nearest.
 pub(crate) fn millis(duration: Duration) -> u64 {
     let rounded = duration.as_nanos().saturating_add(500_000) / 1_000_000;
@@ -143,6 +152,7 @@ mod tests {
     fn types_of_events_are_those_there_are() {
         assert_eq!(event_type("offer_failed"), Ok("offer_failed".to_owned()));
         assert!(event_type("promotd").unwrap_err().contains("`promoted`"));
+        assert!(delay("499ms").is_err() && delay("500ms").is_ok());
         assert!(some_time("0").is_err() && some_time("1ms").is_ok());
     }
 

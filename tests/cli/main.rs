@@ -62,7 +62,9 @@ fn usage_errors_exit_2_and_those_of_run_125() {
     let fake = Fake::start(Script::default());
     let long = "x".repeat(300);
     for args in [
-        &["top"][..],
+        &["htop"][..],
+        &["top", "--delay", "0"],
+        &["top", "--json"],
         &["bench"],
         &["completions"],
         &["completions", "elvis"],

@@ -1,6 +1,6 @@
 //! What a cluster goes through beside starts and ends: jobs arrive, change and are forgotten, tasks are withdrawn,
 //! killed, or lost and wait again, nodes come, drain, go and get other slots, input and bandwidths change. For a
-//! scheduler and a simulator: `lrs-place plan` has one moment only. `cluster/examples/scheduler.rs` has a loop.
+//! scheduler and a simulator: `lrs-place plan` has one moment only. `cluster/examples/living_cluster.rs` has a loop.
 //!
 //! A caller says what has happened. What cannot have, a task that ends and does not run, changes nothing and is answered
 //! with `false`. What may change which nodes can run a task costs a step for each task that waits.

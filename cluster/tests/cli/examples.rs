@@ -3,7 +3,7 @@
 #[path = "../../examples/own_policy.rs"]
 #[allow(dead_code, reason = "main is the example's")]
 mod own_policy;
-#[path = "../../examples/scheduler.rs"]
+#[path = "../../examples/living_cluster.rs"]
 #[allow(dead_code, reason = "main is the example's")]
 mod scheduler;
 

@@ -1,5 +1,6 @@
 //! From messages to samples. Pure.
 
+use lrs_api::words::{cpus, starves};
 use lrs_api::{proto, wire};
 use lrs_core::units::WallTime;
 
@@ -29,25 +30,6 @@ pub fn gather(reading: &Reading, options: Options) -> Samples {
     jobs::add(reading, options, to);
     to.add(&of::COLLECTION, &[], reading.took.as_secs_f64());
     samples
-}
-
-/// A passive task that wants the CPU, as far as is known, and has got less than a tenth of one in the
-/// last cycle. From one that is only booked nothing is withheld. `cpus`: what its share is of.
-pub fn starves(task: &proto::Task, cpus: Option<f64>) -> bool {
-    let wants = matches!(
-        proto::Class::try_from(task.class),
-        Ok(proto::Class::Cpu | proto::Class::Moderate)
-    );
-    task.tier == proto::Tier::Passive as i32
-        && task.attachment != proto::Attachment::None as i32
-        && wants
-        && task.cpu_share.zip(cpus).is_some_and(|(share, cpus)| share * cpus < 0.1)
-}
-
-/// What shares of the CPU are of, in CPUs.
-fn cpus(status: &proto::Status) -> Option<f64> {
-    let node = status.node.as_ref()?;
-    node.cpu_quota.or(Some(f64::from(node.cores))).filter(|cpus| *cpus > 0.0)
 }
 
 fn truth(is: bool) -> f64 {

@@ -31,7 +31,7 @@ use std::time::Duration;
 use lrs_api::proto;
 use lrs_core::units::WallTime;
 
-pub use gather::{gather, starves};
+pub use gather::gather;
 pub use read::read;
 pub use text::{Format, Samples};
 

@@ -4,7 +4,10 @@
 //! knows nothing of lrsd and of the network.
 
 mod failure;
+pub mod figures;
 mod output;
 
 pub use failure::{Exit, Failure};
-pub use output::{Captured, Column, Columns, Output, printable, say, say_lines, wrap};
+pub use output::{
+    Captured, Column, Columns, Output, printable, say, say_lines, takes_ascii_only, wrap,
+};

@@ -178,7 +178,7 @@ fn spelt_out(text: &str, unsafe_here: fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Whether what is printed may reach a terminal that has no UTF-8.
-fn takes_ascii_only() -> bool {
+pub fn takes_ascii_only() -> bool {
     static ASCII_ONLY: OnceLock<bool> = OnceLock::new();
     *ASCII_ONLY.get_or_init(|| {
         let terminal = std::io::stdout().is_terminal() || std::io::stderr().is_terminal();

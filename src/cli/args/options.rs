@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cli::kill;
 use crate::cli::show::history;
 use crate::cli::show::table::fields;
-use crate::cli::values::{Patience, Since, duration, event_type, label, user};
+use crate::cli::values::{Patience, Since, delay, duration, event_type, label, user};
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct TasksArgs {
@@ -32,6 +32,16 @@ pub(in crate::cli) struct TasksArgs {
     /// Without the line of column names
     #[arg(long)]
     pub(in crate::cli) no_header: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct TopArgs {
+    /// Time between two readings, 500ms at least
+    #[arg(long, short, value_name = "DUR", default_value = "2s", value_parser = delay)]
+    pub(in crate::cli) delay: Duration,
+    /// Begin with this filter: words of name, id or user, job:NAME, user:NAME, tier:active
+    #[arg(long, short, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    pub(in crate::cli) filter: String,
 }
 
 #[derive(Args, Debug)]

@@ -6,6 +6,7 @@ use super::when::Times;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, printable, say, wrap};
 use crate::proto;
+use lrs_api::words::{change, inputs};
 
 /// `lrsctl events`: one line each, for grep; on a terminal it breaks at words.
 pub(crate) fn line(
@@ -62,16 +63,6 @@ fn label(names: Option<&Names>) -> String {
     }
 }
 
-/// ` active -> passive`, or what of it is known.
-fn change(event: &proto::Event) -> String {
-    match (&event.from, &event.to) {
-        (Some(from), Some(to)) => format!(" {from} -> {to}"),
-        (None, Some(to)) => format!(" -> {to}"),
-        (Some(from), None) => format!(" from {from}"),
-        (None, None) => String::new(),
-    }
-}
-
 /// `lrsctl why ID`: what happened, why, and on which figures.
 pub(crate) fn why(
     id: &str,
@@ -106,34 +97,4 @@ pub(crate) fn why(
         out.line(format_args!("    event {}", event.seq))?;
     }
     Ok(())
-}
-
-/// `active_free 0, passive_free 3`: names as in the JSON.
-fn inputs(event: &proto::Event) -> String {
-    let fields = event.inputs.iter().flat_map(|inputs| &inputs.fields);
-    fields
-        .map(|(name, value)| format!("{name} {}", value_text(value)))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn value_text(value: &prost_types::Value) -> String {
-    match &value.kind {
-        None | Some(Kind::NullValue(_)) => "unknown".to_owned(),
-        Some(Kind::BoolValue(value)) => if *value { "yes" } else { "no" }.to_owned(),
-        Some(Kind::NumberValue(value)) if value.fract() == 0.0 => format!("{value:.0}"),
-        Some(Kind::NumberValue(value)) => {
-            let rounded = format!("{value:.4}");
-            rounded.trim_end_matches('0').trim_end_matches('.').to_owned()
-        }
-        Some(Kind::StringValue(value)) => value.clone(),
-        Some(Kind::ListValue(list)) => {
-            format!("[{}]", list.values.iter().map(value_text).collect::<Vec<_>>().join(", "))
-        }
-        Some(Kind::StructValue(object)) => {
-            let fields = object.fields.iter();
-            let fields = fields.map(|(name, value)| format!("{name} {}", value_text(value)));
-            format!("({})", fields.collect::<Vec<_>>().join(", "))
-        }
-    }
 }

@@ -10,6 +10,7 @@ use crate::cli::output::{Output, printable, wrap};
 use crate::proto;
 use crate::units::WallTime;
 use crate::wire;
+use lrs_api::words::cpus;
 
 /// Columns of the words in front.
 const INDENT: usize = 9;
@@ -69,12 +70,6 @@ pub(crate) fn status(
         out.line(format_args!("{word}{more}"))?;
     }
     Ok(())
-}
-
-/// What shares of the CPU are of, in CPUs, if the answer names it.
-pub(crate) fn cpus(status: &proto::Status) -> Option<f64> {
-    let node = status.node.as_ref()?;
-    node.cpu_quota.or(Some(f64::from(node.cores))).filter(|cpus| *cpus > 0.0)
 }
 
 /// `active 2 of 2, passive 4 of 4 (no more open: the CPUs are busy), 4 requests wait for a slot`

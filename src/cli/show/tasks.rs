@@ -9,6 +9,7 @@ use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::core::exit::signal_name;
 use crate::proto;
 use crate::wire;
+use lrs_api::words;
 
 /// A task, and the CPUs of its node.
 #[derive(Clone, Copy)]
@@ -28,37 +29,13 @@ impl Deref for OnNode<'_> {
 
 /// What people know the task by, what is odd about it in front.
 pub(super) fn title(task: OnNode<'_>) -> String {
-    let mut words: Vec<String> = oddities(task).into_iter().map(|odd| format!("[{odd}]")).collect();
-    match (&task.job, &task.kind) {
-        (Some(job), Some(kind)) => words.push(format!("{job}/{kind}")),
-        (Some(job), None) => words.push(job.clone()),
-        (None, Some(kind)) => words.push(kind.clone()),
-        (None, None) => {}
-    }
-    match (&task.name, task.pid) {
-        (Some(name), _) => words.push(name.clone()),
-        (None, Some(pid)) if task.job.is_none() => words.push(format!("pid {pid}")),
-        (None, _) => {}
-    }
-    words.join(" ")
+    let odd = oddities(task).into_iter().map(|odd| format!("[{odd}]"));
+    let words = odd.chain([words::title(&task)].into_iter().filter(|title| !title.is_empty()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
-    [
-        (lrs_metrics::starves(task.task, task.cpus), "starves"),
-        (task.cpu_lane.is_some(), "lane"),
-        (task.overflow, "overflow"),
-        (task.slotless, "slotless"),
-        (task.opportunistic, "opportunistic"),
-        (task.cpu_quota.is_some(), "capped"),
-        (task.frozen, "frozen"),
-        (task.stopped, "stopped"),
-        (task.contested, "contested"),
-        (task.main_exited, "main exited"),
-    ]
-    .into_iter()
-    .filter_map(|(is, word)| is.then_some(word))
-    .collect()
+    words::oddities(task.task, task.cpus)
 }
 
 /// How the main process ended; a dash: it runs.

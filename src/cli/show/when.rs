@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 
 use super::known;
 use crate::clock;
+use crate::units::WallTime;
 use crate::wire::wall_time;
 
 /// How times are written.
@@ -20,6 +21,12 @@ impl Times {
     /// Exact with `--utc`, else in the zone of this process (TZ, /etc/localtime).
     pub(crate) fn new(utc: bool) -> Times {
         if utc { Times::Utc } else { Times::Local(TimeZone::system()) }
+    }
+
+    /// Without fractions, for where it changes all the time.
+    pub(crate) fn clock(&self, time: WallTime) -> String {
+        let text = self.write(Some(&crate::wire::proto_time(time)));
+        text.split('.').next().unwrap_or_default().to_owned()
     }
 
     /// A time of the contract's.

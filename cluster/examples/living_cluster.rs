@@ -1,7 +1,7 @@
 //! The loop of a scheduler that asks a policy: what happens changes the cluster, then the policy is asked, and what
 //! it starts is carried out. In the middle the scheduler is restarted, and goes on from its saved state.
 //!
-//! `cargo run -p lrs-place --example scheduler`
+//! `cargo run -p lrs-place --example living_cluster`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
