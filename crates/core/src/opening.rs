@@ -44,7 +44,7 @@ pub(super) struct Opening {
     pub(super) saturated: bool,
     /// Memory for tasks; `None`: not known.
     pub(super) memory: Option<Memory>,
-    /// Jobs without ended tasks whose running ones wait.
+    /// Jobs without ended tasks, of which those that run wait.
     waiting_jobs: BTreeSet<JobKey>,
     /// A cycle is under way.
     pub(super) in_cycle: bool,
