@@ -1634,8 +1634,6 @@ fn alone_in_its_group_the_daemon_becomes_a_leaf_and_returns() {
     assert_eq!(leftovers(&name), Vec::<PathBuf>::new());
 }
 
-/// What the cycle sees from kept files is what reading by path sees, whatever was changed
-/// between two readings, and threads begun meanwhile get the tier's I/O priority.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn threads_get_long_slices_and_their_own_back() {
@@ -1681,6 +1679,8 @@ fn slice_of(task: ProcessRef) -> u64 {
     }
 }
 
+/// What the cycle sees from kept files is what reading by path sees, whatever was changed
+/// between two readings, and threads begun meanwhile get the tier's I/O priority.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {

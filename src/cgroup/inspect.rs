@@ -149,7 +149,9 @@ impl TierTree {
     ) -> Result<(), CgroupError> {
         let is_own = group.record.attachment == Attachment::Own;
         let by_priority = is_own && self.present().knobs().contains(&IoKnob::ThreadPriority);
-        let by_slice = self.slice.is_some() && (slice == Slice::Long || kept.slice != Some(slice));
+        // Of its own group the threads that others started come too, with each look.
+        let renews = is_own && slice == Slice::Long;
+        let by_slice = self.slice.is_some() && (renews || kept.slice != Some(slice));
         if !by_priority && !by_slice {
             return Ok(());
         }

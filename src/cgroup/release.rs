@@ -117,7 +117,9 @@ impl TierTree {
             (Attachment::Own, Some(dir)) => neutralise_disk(dir, in_use)?,
             (Attachment::Own, None) => {}
         }
+        // Also what an earlier daemon gave.
         let threads = self.thread_tier(group, tier, slice);
+        let threads = ThreadTier { io: threads.io.or(Some(Tier::Active)), ..threads };
         threads.apply(&self.processes(group)?).map(drop)
     }
 
@@ -125,8 +127,7 @@ impl TierTree {
     pub(super) fn thread_tier(&self, group: &Group, tier: Tier, slice: Slice) -> ThreadTier {
         let by_thread = group.record.attachment == Attachment::Own
             && self.present().knobs().contains(&IoKnob::ThreadPriority);
-        let io = if by_thread { tier } else { Tier::Active };
-        ThreadTier { io, slice, length: self.slice }
+        ThreadTier { io: by_thread.then_some(tier), slice, length: self.slice }
     }
 
     /// Whether the group the task came from is gone where systemd tracks it. On v1 a unit may

@@ -7,21 +7,25 @@
 //!
 //! - A request of a job that is *known to wait*, with a computing rate below [`COMPUTES`], gets a
 //!   passive slot at once, up to `slots.passive_max` as memory allows. What new tasks have not taken
-//!   yet counts as taken (`memory_to_come` of the shaper).
+//!   yet counts as taken.
 //! - A passive slot above P0 that comes free while the CPUs are saturated is for such a request, too; for
-//!   one that computes, or of which nothing is known, only while fewer than P0 passive tasks are of that
-//!   kind: one for each active slot, so that a promotion waits for no admission. Else the slot closes.
+//!   one that computes, or of which nothing is known, only while fewer than P0 passive tasks and
+//!   reservations are of that kind: one for each active slot, so that a promotion waits for no admission.
+//!   Else it closes.
 //! - The first task of a job of which nothing is known is a sample (thesis 2.4.1.1) and gets a slot like one
-//!   that waits, while no more than P0 passive tasks compute or are unknown: so there is one more at the most.
-//! - Which request: the first of the user who is next. Those before it, for which there is no room, are
-//!   overtaken, each at most `slots.overtake_max` times; with `slots.order = "fifo"` none is.
+//!   that waits, while no more than P0 are of that other kind: so there is one more at the most.
+//! - Which request: the first, in the order of service, of the highest priority at which any waits. Those of
+//!   its user before it, for which there is no room, are overtaken, each at most `slots.overtake_max`
+//!   times; with `slots.order = "fifo"` none is. A request that comes into the active tier by its
+//!   priority has any slot.
 //!
 //! None opens while active tasks wait more than before the last ones ([`super::guard::interference`]), or
 //! while the last trial gained nothing ([`super::probe`]): the disk is the limit then.
 //!
 //! Limits. A job is known by its tasks that ended, or by those that run as of the last cycle; a request
-//! without a job is never known to wait. Of a user's requests the first [`LOOKED_AT`] are looked at, and
-//! [`LOOKED_AT_IN_CYCLE`] with each cycle.
+//! without a job is never known to wait. The first [`LOOKED_AT`] requests are looked at, and
+//! [`LOOKED_AT_IN_CYCLE`] with each cycle. While a request of higher priority computes, those of lower ones get
+//! no slot by their kind. What a user's request gets by its kind counts as the user's turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +34,7 @@ use super::memory::Memory;
 use super::model::JobKey;
 use super::slice::COMPUTES;
 use super::task::Task;
+use crate::units::Bytes;
 
 /// On the way of a promotion: some microseconds.
 pub(crate) const LOOKED_AT: usize = 32;
@@ -42,8 +47,12 @@ pub(crate) const LOOKED_AT_IN_CYCLE: usize = 1024;
 pub(super) struct Opening {
     /// The CPUs were saturated.
     pub(super) saturated: bool,
-    /// Memory for tasks; `None`: not known.
+    /// Memory for new tasks, without what those that run have yet to take; `None`: not known.
     pub(super) memory: Option<Memory>,
+    /// Since the last cycle no slot opened because of it.
+    pub(super) lacks_memory: bool,
+    /// The mean size of the tasks; `None`: not known.
+    pub(super) resident: Option<Bytes>,
     /// Jobs without ended tasks, of which those that run wait.
     waiting_jobs: BTreeSet<JobKey>,
     /// A cycle is under way.
@@ -66,12 +75,8 @@ impl Opening {
         }
         let waits =
             |(job, (sum, count)): (JobKey, (f64, f64))| (sum < COMPUTES * count).then_some(job);
+        self.lacks_memory = false;
         self.waiting_jobs = rates.into_iter().filter_map(waits).collect();
-    }
-
-    /// A cycle begins, or its slots are given.
-    pub(super) fn look_far(&mut self, in_cycle: bool) {
-        self.in_cycle = in_cycle;
     }
 
     /// Whether `job` is known to wait.

@@ -12,7 +12,7 @@
 //!   before the CPU they leave is known. Where more than one task in [`STILL_COMING`] is still on its
 //!   way, nothing opens.
 //! - From one cycle to the next as many slots may open as there are active ones, and one more for each
-//!   task that ended in that time. A new task has not taken its memory yet; only the cycle and the guard
+//!   task that ended in that time; those for tasks that wait ([`super::opening`]) count, and have no such bound. A new task has not taken its memory yet; only the cycle and the guard
 //!   see it grow. A task that ended has given its memory back.
 //! - What new tasks will take comes off the memory available, for the cycle too: those of the slots
 //!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended;

@@ -2,7 +2,7 @@
 //! sched-eevdf.rst; `sched_setattr(2)`).
 //!
 //! Each switch between tasks that fill a cache costs the time in which the cache is filled again:
-//! 2 ms and more, beside slices of 3 ms (docs/experiments/slices.md). So what computes gets long slices
+//! a millisecond, beside slices of 4 ms (docs/experiments/slices.md). So what computes gets long slices
 //! where it would share a CPU with others like it:
 //!
 //! - A passive task with a computing rate of [`COMPUTES`] or more. Active ones preempt it at once, since

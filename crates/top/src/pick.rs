@@ -96,11 +96,17 @@ fn number(row: &Row, key: SortKey) -> Option<f64> {
 /// before a colon says. Upper and lower case are the same.
 pub fn matches(filter: &str, who: &Who, flags: &str, tier: Option<&str>) -> bool {
     filter.split_whitespace().map(str::to_lowercase).all(|word| match word.split_once(':') {
-        Some(("job", job)) => who.job.to_lowercase().contains(job),
-        Some(("user", user)) => who.user.to_lowercase().contains(user),
+        Some(("job", job)) => names(&who.job, job),
+        Some(("user", user)) => names(&who.user, user),
         Some(("tier", wanted)) => tier.is_some_and(|tier| tier.starts_with(wanted)),
         _ => who.search.contains(&word) || flags.contains(&word),
     })
+}
+
+/// Whether a name has `part` in it, or with `=` before it is that.
+fn names(name: &str, part: &str) -> bool {
+    let name = name.to_lowercase();
+    part.strip_prefix('=').map_or_else(|| name.contains(part), |whole| name == whole)
 }
 
 #[cfg(test)]
@@ -122,6 +128,8 @@ mod tests {
             ("night lane", false),
             ("job:night user:ANN tier:a", true),
             ("job:other", false),
+            ("job:=nightly", true),
+            ("job:=night", false),
             ("tier:passive", false),
             ("user:", true),
             ("other:thing", false),

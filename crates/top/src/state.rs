@@ -289,6 +289,10 @@ impl Top {
     }
 
     fn mouse(&mut self, mouse: MouseEvent) -> Option<Effect> {
+        // What is asked is answered by keys: no click that was meant for the list acts.
+        if self.dialog.as_ref().is_some_and(|dialog| !matches!(dialog, Dialog::Help(_))) {
+            return None;
+        }
         let press = |code| KeyEvent::new(code, KeyModifiers::NONE);
         match mouse.kind {
             MouseEventKind::ScrollUp => (0..3).find_map(|_| self.key(press(KeyCode::Up))),
@@ -355,8 +359,8 @@ impl Top {
             KeyCode::F(3) | KeyCode::Char('/' | '\\') => {
                 self.dialog = Some(Dialog::Filter(self.filter.clone()));
             }
-            KeyCode::Char('u') => self.narrow(|who| format!("user:{}", who.user)),
-            KeyCode::Char('j') => self.narrow(|who| format!("job:{}", who.job)),
+            KeyCode::Char('u') => self.narrow(|who| format!("user:={}", who.user)),
+            KeyCode::Char('j') => self.narrow(|who| format!("job:={}", who.job)),
             KeyCode::F(4) | KeyCode::Char('t') => {
                 self.tier = match self.tier {
                     None => Some(true),

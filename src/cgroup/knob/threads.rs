@@ -18,8 +18,9 @@ use crate::units::Pid;
 /// What a thread is given.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cgroup) struct ThreadTier {
-    /// The tier of its I/O priority; that of the active one is the thread's own.
-    pub(in crate::cgroup) io: Tier,
+    /// The tier of its I/O priority, that of the active one being the thread's own; `None`: none was ever
+    /// given.
+    pub(in crate::cgroup) io: Option<Tier>,
     /// Its slice.
     pub(in crate::cgroup) slice: Slice,
     /// How long a long one is; `None`: none are given.
@@ -29,7 +30,7 @@ pub(in crate::cgroup) struct ThreadTier {
 impl ThreadTier {
     /// What a thread has without LRS: only what carries a mark of LRS's is changed.
     pub(in crate::cgroup) const NEUTRAL: ThreadTier =
-        ThreadTier { io: Tier::Active, slice: Slice::Default, length: None };
+        ThreadTier { io: Some(Tier::Active), slice: Slice::Default, length: None };
 
     /// Gives it to every thread of `pids`; answers how many were changed.
     pub(in crate::cgroup) fn apply(self, pids: &[Pid]) -> Result<usize, CgroupError> {
@@ -51,12 +52,23 @@ impl ThreadTier {
     ) -> Result<usize, CgroupError> {
         let mut changed = 0;
         for thread in threads {
-            let priority = thread_priority::apply_to_thread(thread, self.io);
+            if let Some(tier) = self.io {
+                let priority = thread_priority::apply_to_thread(thread, tier);
+                changed += usize::from(done("set the I/O priority of", thread, priority)?);
+            }
             let slice = slice::apply_to_thread(thread, self.slice, self.length);
-            changed += usize::from(done("set the I/O priority of", thread, priority)?);
-            changed += usize::from(done("set the slice of", thread, slice)?);
+            changed += usize::from(done("set the slice of", thread, may_lack(slice))?);
         }
         Ok(changed)
+    }
+}
+
+/// A daemon without CAP_SYS_NICE sets slices of its own user's threads alone. A task goes without one then,
+/// for its tier does not depend on it.
+fn may_lack(slice: io::Result<bool>) -> io::Result<bool> {
+    match slice {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(false),
+        known => known,
     }
 }
 

@@ -154,6 +154,23 @@ impl Interference {
         self.full = false;
     }
 
+    /// `slots` were added one by one, as tasks came: they are judged with those of the last step, whose cycles
+    /// go on to count.
+    pub fn added_meanwhile(&mut self, slots: u32) {
+        match &mut self.step {
+            Some(step) => step.slots += slots,
+            None => self.added(slots),
+        }
+    }
+
+    /// So many of those were closed.
+    pub fn closed_meanwhile(&mut self, slots: u32) {
+        self.step = self.step.take().and_then(|step| {
+            let left = step.slots.saturating_sub(slots);
+            (left > 0).then_some(Step { slots: left, ..step })
+        });
+    }
+
     /// Whether nothing is to be added now.
     pub fn backs_off(&self) -> bool {
         self.paused.is_some()

@@ -30,8 +30,13 @@ fn node(policy: Policy) -> Shaper {
 }
 
 fn ask(shaper: &mut Shaper, job: &str, now: Moment) {
+    ask_as(shaper, 0, 0, job, now);
+}
+
+fn ask_as(shaper: &mut Shaper, uid: u32, priority: i32, job: &str, now: Moment) {
     let patience = Patience { first_requested: now.wall, deadline: None, parks: false };
-    shaper.ask(Request { labels: labels(job), ..request(0) }, Some(patience), now).unwrap();
+    let request = Request { uid, labels: labels(job), ..request(priority) };
+    shaper.ask(request, Some(patience), now).unwrap();
     begin(shaper, now);
 }
 
@@ -112,6 +117,57 @@ fn first_come_first_served_passes_nothing_by() {
     ask(&mut shaper, "computes", at(7));
     ask(&mut shaper, "waits", at(8));
     assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 2));
+}
+
+#[test]
+fn spare_cpus_between_two_cycles_open_slots_for_what_computes() {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    (0..3).for_each(|_| ask(&mut shaper, "computes", at(6)));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (2, 3));
+    let spare = Measured { cpu: cpu(0.4), ..saturated(60 * SIZE) };
+    shaper.ramp(&spare, Some(Bytes(SIZE)), at(7));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 1), "two a cycle");
+}
+
+#[test]
+fn another_user_who_waits_is_not_kept_by_one_who_computes() {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    ask(&mut shaper, "computes", at(6));
+    ask_as(&mut shaper, 7, 0, "new", at(7));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 1));
+}
+
+#[test]
+fn a_request_of_higher_priority_has_any_slot() {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    ask(&mut shaper, "waits", at(6));
+    ask_as(&mut shaper, 0, 3, "computes", at(7));
+    assert_eq!(shaper.waiting(), 1);
+    let id = first(&shaper, "waits");
+    end(&mut shaper, id, at(8));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 0));
+}
+
+#[test]
+fn promises_are_no_samples_and_count_as_computing() {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    let patience = Patience { first_requested: at(6).wall, deadline: None, parks: false };
+    for ticket in 100..103 {
+        let request = Request { labels: labels("new"), ..request(0) };
+        let waits =
+            shaper.reserve(Ticket(ticket), request, Lease::one(None), Some(patience), at(6));
+        assert_eq!(waits, Ok(None));
+        shaper.rearrange(at(6));
+    }
+    assert_eq!(shaper.slots().passive_capacity, 2);
 }
 
 #[test]

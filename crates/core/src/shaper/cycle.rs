@@ -37,16 +37,17 @@ impl Shaper {
         self.freed.cycle(now.boot);
         self.flush_refusals(now);
         let Measured { memory_full, swap_growth, .. } = *measured;
+        self.opening.cycle(&self.jobs, self.tasks.values().map(Box::as_ref));
+        let saturation = self.policy.cpu_saturation;
+        self.opening.saturated = measured.cpu.is_some_and(|cpu| cpu.saturated(saturation));
+        let resident = self.mean_resident().max(self.ahead.resident);
+        self.note_memory(measured.memory.as_ref(), resident, now);
         let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
         self.guard_freeze(&signals, now);
-        self.opening.cycle(&self.jobs, self.tasks.values().map(Box::as_ref));
-        self.opening.memory.clone_from(&measured.memory);
-        let saturation = self.policy.cpu_saturation;
-        self.opening.saturated = measured.cpu.is_some_and(|cpu| cpu.saturated(saturation));
-        self.opening.look_far(true);
+        self.opening.in_cycle = true;
         self.rearrange(now);
-        self.opening.look_far(false);
+        self.opening.in_cycle = false;
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
@@ -62,7 +63,8 @@ impl Shaper {
         // What these judged may hold expansion back.
         self.bound = self.bound_by_state();
         if cpu.saturated(self.policy.cpu_saturation) {
-            self.bound = self.bound.or(Some(Bound::Compute));
+            let by_kind = if self.opening.lacks_memory { Bound::Memory } else { Bound::Compute };
+            self.bound = self.bound.or(Some(by_kind));
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
             self.close_untaken(free, &cpu, measured.memory.as_ref(), now);

@@ -1,53 +1,97 @@
 //! Slots for tasks that wait, as the shaper stands; the rule and its limits are in [`crate::opening`].
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, json};
 
 use super::Shaper;
+use crate::bound::Bound;
 use crate::capacity::slots_that_fit;
 use crate::event::EventKind;
-use crate::model::JobKey;
+use crate::memory::Memory;
+use crate::model::{JobKey, Priority};
 use crate::opening::{LOOKED_AT, LOOKED_AT_IN_CYCLE};
 use crate::order::QueueOrder;
 use crate::probe::Formula;
 use crate::slice::COMPUTES;
 use crate::slots::Seat;
+use crate::state::Request;
 use crate::step::Ticket;
 use crate::task::Task;
-use crate::units::Moment;
+use crate::units::{Bytes, Moment};
+
+/// A request that may have a slot by its kind.
+struct Candidate {
+    ticket: Ticket,
+    job: JobKey,
+    /// Requests of the same user that it passes.
+    before: Vec<Ticket>,
+}
 
 impl Shaper {
-    /// Gives a request that waits the slot that there is for its kind alone, or opens one. `false`: there
-    /// is no such request, or no room.
+    /// Gives a request the slot that there is for its kind alone, or opens one. `false`: there is no such
+    /// request, or no room; free slots for such requests alone are closed then.
     pub(crate) fn grant_by_kind(&mut self, now: Moment) -> bool {
-        let free = self.passive_offered() > 0;
-        let opens =
-            !free && self.may_expand() && !self.probe.is_trying() && !self.probe.gained_nothing();
-        let by_kind = self.policy.formula == Formula::Probe
-            && self.gather_until.is_none()
-            && self.active_offered() == 0
-            && (opens || free && self.is_for_waiting_tasks());
-        if !by_kind {
+        let Some(next) = self.queue.first() else { return false };
+        if self.gather_until.is_some() || !self.is_by_kind(next.priority) {
             return false;
         }
-        let Some((ticket, job, before)) = self.first_that_waits() else {
+        let free = self.passive_offered() > 0;
+        let opens = !free && self.may_expand() && !self.probe.gained_nothing();
+        if !(opens || free && self.is_for_waiting_tasks()) {
+            return false;
+        }
+        let Some(candidate) = self.first_by_kind() else {
             if free {
-                self.close_one(now);
+                self.close_by_kind(now);
             }
             return false;
         };
-        if opens && !self.open_one(&job, now) {
+        if opens && !self.open_one(&candidate.job, now) {
             return false;
         }
-        for overtaken in before {
+        for overtaken in candidate.before {
             if let Some(waiter) = self.waiters.get_mut(&overtaken) {
                 waiter.overtaken = waiter.overtaken.saturating_add(1);
             }
         }
-        let Some(waiter) = self.take_waiter(ticket) else { return false };
-        let place = waiter.place(ticket);
+        let Some(waiter) = self.take_waiter(candidate.ticket) else { return false };
+        let place = waiter.place(candidate.ticket);
         self.queue.served(place.priority, place.uid);
-        self.grant(ticket, waiter, now);
+        self.grant(candidate.ticket, waiter, now);
         true
+    }
+
+    /// Whether the free passive slots are not for a new `request` that could wait.
+    pub(crate) fn keeps_free_for_others(&self, request: &Request) -> bool {
+        let waits = || {
+            let job = request.labels.job_key(Some(request.uid));
+            job.is_some_and(|job| self.opening.waits(&self.jobs, &job))
+        };
+        self.is_by_kind(request.priority.unwrap_or_default())
+            && self.is_for_waiting_tasks()
+            && !waits()
+    }
+
+    /// Whether a request of this priority has a slot by its kind: one that comes into the active tier is served
+    /// as ever.
+    fn is_by_kind(&self, priority: Priority) -> bool {
+        self.policy.formula == Formula::Probe
+            && !self.probe.is_trying()
+            && self.active_offered() == 0
+            && self.lowest_active_priority().is_some_and(|lowest| priority <= lowest)
+    }
+
+    /// Takes what a reading says of memory: what new tasks have yet to take is as good as used.
+    pub(crate) fn note_memory(
+        &mut self,
+        memory: Option<&Memory>,
+        resident: Option<Bytes>,
+        now: Moment,
+    ) {
+        let owed = self.memory_to_come(resident, now.boot);
+        self.opening.memory = memory.cloned().map(|memory| memory.less(owed));
+        self.opening.resident = resident;
     }
 
     /// Whether a free passive slot is for no task that computes: it is above P0, the CPUs are saturated,
@@ -55,64 +99,74 @@ impl Shaper {
     fn is_for_waiting_tasks(&self) -> bool {
         self.opening.saturated
             && self.slots.passive_capacity > self.slots.base
-            && self.passive_computing() >= self.slots.base
+            && !self.fewer_compute_than(self.slots.base)
     }
 
-    /// Passive tasks that compute, or of which nothing is known.
-    fn passive_computing(&self) -> u32 {
-        let computes = |task: &&Task| {
-            let own = task.counts.meter.computing_rate();
-            let known = task.job_key().is_some_and(|job| self.opening.waits(&self.jobs, &job));
-            own.map_or(!known, |rate| rate.value() >= COMPUTES)
+    /// Whether fewer than `most` passive tasks and reservations compute, or are not known.
+    fn fewer_compute_than(&self, most: u32) -> bool {
+        let computes = |task: &&Task| match task.counts.meter.computing_rate() {
+            Some(rate) => rate.value() >= COMPUTES,
+            None => !task.job_key().is_some_and(|job| self.opening.waits(&self.jobs, &job)),
         };
+        let reserved = self.slots.passive_reserved();
         let passive =
             self.tasks.values().map(Box::as_ref).filter(|task| task.seat == Seat::Passive);
-        u32::try_from(passive.filter(computes).count()).unwrap_or(u32::MAX)
+        let left = most.saturating_sub(reserved) as usize;
+        passive.filter(computes).take(left).count() < left
     }
 
-    /// The first request of a job that waits, or that is its job's sample, of the user who is next; with
-    /// those before it.
-    fn first_that_waits(&self) -> Option<(Ticket, JobKey, Vec<Ticket>)> {
+    /// The first request, in the order of service, of a job that waits, or that is its job's sample. Only of
+    /// the highest priority at which any waits.
+    fn first_by_kind(&self) -> Option<Candidate> {
         let next = self.queue.first()?;
-        let mut before = Vec::new();
+        let mut before: BTreeMap<u32, Vec<Ticket>> = BTreeMap::new();
+        // Users with a request that none of their own may pass.
+        let mut kept = BTreeSet::new();
         let mut samples = None;
-        let look = match (self.policy.order, self.opening.in_cycle) {
-            (QueueOrder::Fifo, _) => 1,
-            (QueueOrder::Fit | QueueOrder::Complement, true) => LOOKED_AT_IN_CYCLE,
-            (QueueOrder::Fit | QueueOrder::Complement, false) => LOOKED_AT,
-        };
-        for (_, ticket) in self.queue.of_user(next.priority, next.uid, None).take(look) {
+        let look = if self.opening.in_cycle { LOOKED_AT_IN_CYCLE } else { LOOKED_AT };
+        for (_, ticket) in self.queue.order().take(look) {
             let waiter = self.waiters.get(&ticket)?;
-            let job = waiter.request.labels.job_key(Some(waiter.request.uid));
-            if let Some(job) = job {
-                let unknown =
-                    || self.jobs.mean_rate(&job).is_none() && self.jobs.running(&job) == 0;
-                if self.opening.waits(&self.jobs, &job)
-                    || unknown()
-                        && *samples
-                            .get_or_insert_with(|| self.passive_computing() <= self.slots.base)
-                {
-                    return Some((ticket, job, before));
-                }
-            }
-            if waiter.overtaken >= self.policy.overtake_max {
+            let place = waiter.place(ticket);
+            if place.priority != next.priority {
                 return None;
             }
-            before.push(ticket);
+            if kept.contains(&place.uid) {
+                continue;
+            }
+            let passed = before.entry(place.uid).or_default();
+            if let Some(job) = waiter.request.labels.job_key(Some(waiter.request.uid)) {
+                let mut is_sample = || {
+                    // A promise says nothing of what its task will do.
+                    waiter.lease.is_none()
+                        && self.jobs.mean_rate(&job).is_none()
+                        && self.jobs.running(&job) == 0
+                        && *samples
+                            .get_or_insert_with(|| self.fewer_compute_than(self.slots.base + 1))
+                };
+                if self.opening.waits(&self.jobs, &job) || is_sample() {
+                    let before = std::mem::take(passed);
+                    return Some(Candidate { ticket, job, before });
+                }
+            }
+            passed.push(ticket);
+            if self.policy.order == QueueOrder::Fifo || waiter.overtaken >= self.policy.overtake_max
+            {
+                kept.insert(place.uid);
+            }
         }
         None
     }
 
     /// Opens a passive slot for a task of `job`, if memory allows.
     fn open_one(&mut self, job: &JobKey, now: Moment) -> bool {
-        let mean = self.mean_resident().max(self.ahead.resident);
-        let resident = self.jobs.mean_resident(job).or(mean);
-        let owed = self.memory_to_come(mean.max(resident), now.boot);
-        let Some(memory) = self.opening.memory.clone() else { return false };
-        let memory = memory.less(owed);
+        let resident = self.jobs.mean_resident(job).or(self.opening.resident);
+        let Some(memory) = self.opening.memory.take() else { return false };
         let (room, reserve) = self.room_that_binds(&memory);
         let available = room.available;
         if slots_that_fit(1, resident, Some(available), reserve) == 0 {
+            self.bound = Some(Bound::Memory);
+            self.opening.lacks_memory = true;
+            self.opening.memory = Some(memory);
             return false;
         }
         let mut inputs = Map::new();
@@ -121,12 +175,13 @@ impl Shaper {
         inputs.insert("memory_available_bytes".into(), json!(available));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
         room.name_limit(&mut inputs);
+        self.opening.memory = Some(memory.less(resident.unwrap_or_default()));
         self.ahead.opened_for(resident);
         self.bound = None;
         let from = self.slots.passive_capacity;
         self.slots.passive_capacity = from + 1;
         self.free_window.restart();
-        self.interference.added(1);
+        self.interference.added_meanwhile(1);
         self.probe.added();
         let reason =
             "a request waits of a job that waits more than it computes, or is not known yet";
@@ -134,9 +189,19 @@ impl Shaper {
         true
     }
 
-    /// Closes a free passive slot.
-    fn close_one(&mut self, now: Moment) {
+    /// Closes the free passive slots above P0.
+    fn close_by_kind(&mut self, now: Moment) {
+        let slots = &mut self.slots;
+        let from = slots.passive_capacity;
+        let to = slots.base.max(slots.passive_in_use());
+        if to >= from {
+            return;
+        }
+        slots.passive_capacity = to;
+        self.probe.withdrawn(to - self.slots.base, from - to, now.boot);
+        self.interference.closed_meanwhile(from - to);
+        self.free_window.restart();
         let reason = "the CPU is saturated, and what waits for a slot computes";
-        self.withdraw(1, reason, Map::new(), now);
+        self.record_capacity(EventKind::Shrunk, from, reason, Map::new(), now);
     }
 }

@@ -16,7 +16,8 @@
 //! node drains, the daemon stops.
 //!
 //! Limits. One that could not be parked is not tried again, and is moved when its turn comes. So is
-//! one that [`QueueOrder::Complement`](crate::order::QueueOrder::Complement) takes from far behind.
+//! one that [`QueueOrder::Complement`](crate::order::QueueOrder::Complement), or a slot for tasks that wait
+//! ([`crate::opening`]), takes from far behind.
 //! One that never gets a slot leaves a gap in the numbers of tasks, which are in the order in which
 //! requests came to be parked, and not in that of admissions.
 

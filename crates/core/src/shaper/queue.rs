@@ -4,9 +4,9 @@
 //! change with every grant. It is the one of turns.rs: if none comes or leaves, the waiters are served in
 //! this order.
 //!
-//! Limits. With [`QueueOrder::Complement`](crate::order::QueueOrder::Complement) another request of the
-//! same user and priority may be next, at most
-//! [`Policy::overtake_max`](crate::state::Policy::overtake_max) times.
+//! Limits. Unless requests are served strictly by arrival
+//! ([`QueueOrder::Fifo`](crate::order::QueueOrder::Fifo)), another request of the same user and priority may
+//! be next, at most [`Policy::overtake_max`](crate::state::Policy::overtake_max) times.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

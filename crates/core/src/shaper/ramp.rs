@@ -33,10 +33,10 @@ impl Shaper {
 
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
     pub(crate) fn ramp(&mut self, node: &Measured, resident: Option<Bytes>, now: Moment) {
-        if let Some(memory) = &node.memory {
-            self.opening.memory = Some(memory.clone());
-        }
         let saturation = self.policy.cpu_saturation;
+        if let Some(cpu) = node.cpu {
+            self.opening.saturated = cpu.saturated(saturation);
+        }
         let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation)) else { return };
         let coming = self.tasks.values().filter(|task| task.is_new()).count();
         if self.ramps_from().is_none() || coming * STILL_COMING > self.tasks.len() {
@@ -47,6 +47,8 @@ impl Shaper {
         self.ahead.resident = resident;
         let owed = self.memory_to_come(resident, now.boot);
         let memory = node.memory.clone().map(|memory| memory.less(owed));
+        self.opening.memory.clone_from(&memory);
+        self.opening.resident = resident;
         let most = self.ahead.room(self.slots.active_capacity);
         self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);
     }

@@ -38,8 +38,9 @@ impl Shaper {
             let answer = self.redeem(id, ticket, request, now).map(RequestOutcome::Placed);
             return self.refuse_or(answer, uid, now);
         }
-        let gathering = patience.is_some() && self.gather_until.is_some();
-        if request.need != Need::Slot || (self.offers(&request) && !gathering) {
+        let queues = patience.is_some()
+            && (self.gather_until.is_some() || self.keeps_free_for_others(&request));
+        if request.need != Need::Slot || (self.offers(&request) && !queues) {
             let id = self.place(request, ticket, now);
             self.rearrange(now);
             return Ok(RequestOutcome::Placed(id));

@@ -68,11 +68,11 @@ fn a_filter_narrows_while_it_is_written() {
     press(&mut top, KeyCode::End);
     press(&mut top, KeyCode::Up);
     press(&mut top, KeyCode::Char('u'));
-    assert_eq!((ids(&top), &*top.filter), (vec!["5"], "user:bob"));
+    assert_eq!((ids(&top), &*top.filter), (vec!["5"], "user:=bob"));
     press(&mut top, KeyCode::F(3));
     write(&mut top, " x");
     press(&mut top, KeyCode::Esc);
-    assert_eq!(top.filter, "user:bob", "Esc takes back what was written");
+    assert_eq!(top.filter, "user:=bob", "Esc takes back what was written");
 }
 
 #[test]
