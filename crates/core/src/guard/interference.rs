@@ -154,8 +154,8 @@ impl Interference {
         self.full = false;
     }
 
-    /// `slots` were added one by one, as tasks came: they are judged with those of the last step, whose cycles
-    /// go on to count.
+    /// `slots` were added one by one, as tasks came: they are judged with those of the last step. The cycles of that
+    /// step go on to count.
     pub fn added_meanwhile(&mut self, slots: u32) {
         match &mut self.step {
             Some(step) => step.slots += slots,
