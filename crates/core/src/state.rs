@@ -1,6 +1,5 @@
 //! What the shaper knows and what it says: settings, tasks, reservations, requests, refusals.
-//! Data only; the rules are in [`super::shaper`], [`super::placement`] and
-//! [`super::cycle`].
+//! Data only; the rules are in [`super::shaper`] and below it.
 
 use std::time::Duration;
 
@@ -237,7 +236,7 @@ pub enum Refusal {
          again"
     )]
     ReservationEnded(ReservationId),
-    /// Others needed its slot ([`super::share`]).
+    /// Others needed its slot (`shaper/share.rs`).
     #[error("reservation {id} was withdrawn: {reason}; reserve again, or wait for a slot (--wait)")]
     ReservationWithdrawn {
         /// The reservation.

@@ -25,7 +25,7 @@
 //! Limits. What is withdrawn goes to whoever is next. So an admin's request behind a member's of the same
 //! priority or a higher one waits with it where only reservations of admins and integrations are left; one
 //! above `slots.max_user_priority` is behind no member's. A user's own waiting request takes none of its reservations. Why a reservation was withdrawn is
-//! known of the last [`REASONS`](crate::withdrawn::REASONS), and is not stored: after a restart it has ended, for `why` to say how.
+//! known of the last `REASONS` ([`crate::withdrawn`]), and is not stored: after a restart it has ended, for `why` to say how.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
