@@ -11,6 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 
 use harness::{Daemon, PATIENCE};
 use nix::pty::{Winsize, openpty};
@@ -70,15 +71,25 @@ impl Session {
         Session { child, terminal: pty.slave, keys, output, seen: String::new() }
     }
 
-    /// Waits until `text` is written, and forgets what was before.
+    /// Waits until the words of `text` are written, one behind the other, and forgets what was before. Blanks
+    /// between them that were there already are not written again.
     fn shows(&mut self, text: &str) {
-        while !self.seen.contains(text) {
-            let Ok(bytes) = self.output.recv_timeout(PATIENCE) else {
+        let deadline = Instant::now() + PATIENCE;
+        let end = |seen: &str| {
+            text.split(' ')
+                .try_fold(0, |from, word| seen[from..].find(word).map(|at| from + at + word.len()))
+        };
+        let end = loop {
+            if let Some(end) = end(&self.seen) {
+                break end;
+            }
+            // It draws all the time, so that waiting for a silence has no end.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(bytes) = self.output.recv_timeout(left) else {
                 panic!("waited in vain for {text:?} in {:?}", self.seen);
             };
             self.seen.push_str(&String::from_utf8_lossy(&bytes));
-        }
-        let end = self.seen.find(text).unwrap() + text.len();
+        };
         self.seen.drain(..end);
     }
 
