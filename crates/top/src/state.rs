@@ -334,6 +334,11 @@ impl Top {
                 _ => None,
             };
         }
+        // Esc and a key that were read together: over a slow line, or beside a change of size.
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            let plain = |code| KeyEvent::new(code, KeyModifiers::NONE);
+            return self.key(plain(KeyCode::Esc)).or_else(|| self.key(plain(key.code)));
+        }
         if key.code == KeyCode::F(10) {
             return Some(Effect::Quit);
         }

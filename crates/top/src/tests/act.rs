@@ -165,6 +165,14 @@ fn the_detail_is_asked_for_again_with_each_answer_and_acts_on_its_task() {
 }
 
 #[test]
+fn esc_and_a_key_that_are_read_together_are_both_taken() {
+    let mut top = running(3);
+    press(&mut top, KeyCode::Char('?'));
+    top.handle(Event::Key(KeyEvent::new(KeyCode::Char('3'), KeyModifiers::ALT)));
+    assert_eq!((&top.dialog, top.page), (&None, Page::Graphs));
+}
+
+#[test]
 fn the_mouse_selects_opens_sorts_and_presses_keys() {
     let mut top = running(6);
     screen(&mut top, 80, 24);
