@@ -1,6 +1,6 @@
 //! `lrsctl top` on a real terminal: a pseudo terminal, in front of a node that is pretended.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)] // test helpers
+#![allow(clippy::unwrap_used, clippy::print_stderr, clippy::disallowed_methods)] // test helpers
 
 #[allow(dead_code, clippy::disallowed_methods)] // the harness also serves tests/daemon
 #[path = "daemon/harness.rs"]

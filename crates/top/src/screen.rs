@@ -216,9 +216,14 @@ mod tests {
 
     use super::*;
 
+    /// Set by the test below, which has a terminal for this one.
+    const ON_A_TERMINAL: &str = "LRS_TOP_ON_A_TERMINAL";
+
     #[test]
-    #[ignore = "runs on the terminal of the test below"]
     fn panics_on_a_terminal() {
+        if std::env::var_os(ON_A_TERMINAL).is_none() {
+            return;
+        }
         let _screen = Screen::open().unwrap();
         panic!("for the test");
     }
@@ -226,10 +231,14 @@ mod tests {
     #[test]
     fn a_panic_is_read_on_the_terminal_as_it_was() {
         let own = std::env::current_exe().unwrap();
-        let test = "screen::tests::panics_on_a_terminal --exact --ignored --nocapture";
+        let test = "screen::tests::panics_on_a_terminal --exact --nocapture";
         // script(1) runs it on a pseudo terminal and copies what is written there.
         let output = Command::new("script")
-            .args(["-qec", &format!("'{}' {test}; stty -a", own.display()), "/dev/null"])
+            .args([
+                "-qec",
+                &format!("{ON_A_TERMINAL}=1 '{}' {test}; stty -a", own.display()),
+                "/dev/null",
+            ])
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
