@@ -1,4 +1,4 @@
-//! How the kernel schedules the daemon's own threads.
+//! How the kernel schedules threads: the daemon's own, and what it asks of others.
 
 /// The loop must run at once when a task ends, also on a node with all CPUs busy.
 ///
@@ -29,37 +29,47 @@ pub(crate) fn favour_this_thread() {
 /// is in its turn, which lasts 3 ms or more; a shorter slice does, in groups above as well. It
 /// gives no more CPU time than before. Earlier kernels ignore the slice.
 pub(crate) fn shorten_slice(nice: i32) -> std::io::Result<()> {
-    /// struct sched_attr, version 0 (include/uapi/linux/sched/types.h).
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
     /// The least the kernel takes, in nanoseconds.
     const SLICE: u64 = 100_000;
-    let attributes = Attributes {
-        size: size_of::<Attributes>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice,
-        priority: 0,
-        runtime: SLICE,
-        deadline: 0,
-        period: 0,
-    };
     // SAFETY: sched_getscheduler(2) takes an integer; 0 is the calling thread.
     if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
         // Whoever started the daemon chose another policy for it.
         return Ok(());
     }
-    // SAFETY: the kernel reads `size` bytes of `attributes`, which outlives the call; 0 is the
-    // calling thread.
-    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    let policy = libc::SCHED_OTHER as u32;
+    set(0, Attributes { policy, nice, runtime: SLICE, ..Attributes::default() })
+}
+
+/// `struct sched_attr`, version 0 (include/uapi/linux/sched/types.h), which every kernel takes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Attributes {
+    /// Filled in by [`set`] and the kernel.
+    pub(crate) size: u32,
+    pub(crate) policy: u32,
+    pub(crate) flags: u64,
+    pub(crate) nice: i32,
+    pub(crate) priority: u32,
+    /// The slice in nanoseconds; 0 is written for the kernel's own.
+    pub(crate) runtime: u64,
+    pub(crate) deadline: u64,
+    pub(crate) period: u64,
+}
+
+/// How a thread is scheduled (sched_getattr(2)); 0 is the calling one.
+pub(crate) fn get(thread: libc::pid_t) -> std::io::Result<Attributes> {
+    let mut found = Attributes::default();
+    let size = size_of::<Attributes>() as u32;
+    // SAFETY: the kernel writes at most `size` bytes behind the pointer, which is to so many.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut found, size, 0u32) };
+    if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(found) }
+}
+
+/// Has a thread scheduled so (sched_setattr(2)).
+pub(crate) fn set(thread: libc::pid_t, wanted: Attributes) -> std::io::Result<()> {
+    let wanted = Attributes { size: size_of::<Attributes>() as u32, ..wanted };
+    // SAFETY: the kernel reads `size` bytes behind the pointer, which is to so many.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const wanted, 0u32) };
     if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }

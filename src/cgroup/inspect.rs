@@ -149,7 +149,7 @@ impl TierTree {
     ) -> Result<(), CgroupError> {
         let is_own = group.record.attachment == Attachment::Own;
         let by_priority = is_own && self.present().knobs().contains(&IoKnob::ThreadPriority);
-        // Of its own group the threads that others started come too, with each look.
+        // A thread that was moved into an own group later gets it with the next look.
         let renews = is_own && slice == Slice::Long;
         let by_slice = self.slice.is_some() && (renews || kept.slice != Some(slice));
         if !by_priority && !by_slice {

@@ -19,23 +19,10 @@ use std::io;
 use std::time::Duration;
 
 use crate::core::slice::Slice;
+use crate::schedule::{Attributes, get, set};
 
 /// A slice of LRS's leaves this rest when it is divided by a microsecond.
 const MARK: u64 = 937;
-
-/// `struct sched_attr` as of Linux 3.14, which every kernel takes (sched_setattr(2)).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct Attributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
 
 /// How long the slices are that LRS gives, with its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,22 +86,6 @@ pub(super) fn apply_to_thread(
 /// Whether it is of SCHED_OTHER or SCHED_BATCH.
 fn is_ordinary(found: &Attributes) -> bool {
     [libc::SCHED_OTHER, libc::SCHED_BATCH].iter().any(|policy| *policy as u32 == found.policy)
-}
-
-fn get(thread: libc::pid_t) -> io::Result<Attributes> {
-    let mut found = Attributes::default();
-    let size = size_of::<Attributes>() as u32;
-    // SAFETY: sched_getattr(2) writes at most `size` bytes behind the pointer, which is to so many.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut found, size, 0u32) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(found) }
-}
-
-fn set(thread: libc::pid_t, wanted: Attributes) -> io::Result<()> {
-    let wanted = Attributes { size: size_of::<Attributes>() as u32, ..wanted };
-    // SAFETY: sched_setattr(2) reads `size` bytes behind the pointer, which is to so many.
-    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const wanted, 0u32) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]
