@@ -25,6 +25,7 @@ mod halts;
 mod hang;
 mod lane;
 mod lifecycle;
+mod loans;
 mod managers;
 mod memory;
 mod modes;

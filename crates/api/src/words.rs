@@ -31,6 +31,8 @@ pub fn oddities(task: &proto::Task, cpus: Option<f64>) -> Vec<&'static str> {
     [
         (starves(task, cpus), "starves"),
         (task.cpu_lane.is_some(), "lane"),
+        (task.loan, "loan"),
+        (task.lends, "lends"),
         (task.overflow, "overflow"),
         (task.slotless, "slotless"),
         (task.opportunistic, "opportunistic"),

@@ -256,6 +256,9 @@ table! {
     Live order: QueueOrder = QueueOrder::Fit, r#""fit", "complement" or "fifo""#, word;
     /// With "fit" and "complement": how often a request is overtaken at most by others of its user.
     Live overtake_max: u32 = 8, "0..=1000", |v| number(v, 0..=1000);
+    /// Whether an active task that was idle for two cycles lends its slot to the next passive task that
+    /// computes, until it wakes.
+    Live lend: bool = true, BOOLEAN, plain;
     /// Life of a reservation where its request does not say.
     #[serde(serialize_with = "quantity::show_duration")]
     Live reservation_ttl: Duration = seconds(30), r#"a duration from "100ms" to "24h""#,

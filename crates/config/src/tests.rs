@@ -94,6 +94,7 @@ fn values_arrive_in_their_fields() {
         shrink_after = 7
         formula = "lrs"
         order = "complement"
+        lend = false
         overtake_max = 3
         reservation_ttl = "1.5m"
         reservation_ttl_max = "2h"
@@ -192,6 +193,7 @@ fn values_arrive_in_their_fields() {
             shrink_after: 7,
             formula: Formula::Lrs,
             order: QueueOrder::Complement,
+            lend: false,
             overtake_max: 3,
             reservation_ttl: Duration::from_secs(90),
             reservation_ttl_max: Duration::from_secs(7200),
@@ -664,6 +666,7 @@ fn slots() -> impl Strategy<Value = Slots> {
                 Just(QueueOrder::Complement)
             ],
             0u32..=1000,
+            any::<bool>(),
         ),
         (millis(100..=86_400_000), millis(100..=86_400_000)),
         any::<i32>(),
@@ -691,6 +694,7 @@ fn slots() -> impl Strategy<Value = Slots> {
                 shrink_after,
                 order: order.0,
                 overtake_max: order.1,
+                lend: order.2,
                 reservation_ttl: ttl.0,
                 reservation_ttl_max: ttl.1,
                 max_user_priority: priority,

@@ -11,7 +11,7 @@ use super::cpus::UsableCpus;
 use super::guard::interference;
 use super::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
 use super::sample::TaskSample;
-use super::{lane, neighbours};
+use super::{lane, loan, neighbours};
 use crate::units::{BootTime, Bytes};
 
 /// The measurements of a task. Only what outlives a daemon is stored.
@@ -42,6 +42,9 @@ pub struct Counts {
     /// CPUs it used and waited for over the last cycle; `None`: not known.
     #[serde(skip)]
     pub demand: Option<f64>,
+    /// Whether it hardly wanted a CPU or a disk in the last cycle; `None`: not known.
+    #[serde(skip)]
+    pub idle: Option<bool>,
     /// Part of the last cycle that it waited for CPUs and disks; `None`: not known.
     #[serde(skip)]
     pub lost: Option<f64>,
@@ -125,6 +128,7 @@ impl Counts {
             self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus.total());
             let cycle = Interval::between((*earlier, before), (at, &sample), spread);
             self.demand = cycle.as_ref().and_then(neighbours::demand);
+            self.idle = cycle.as_ref().and_then(loan::is_idle);
             self.lost = cycle.as_ref().and_then(interference::lost);
         }
         // Its group counts none; the first reading of its processes stands for the baseline.

@@ -83,6 +83,11 @@ pub enum EventKind {
     /// It does not any more.
     #[serde(rename = "lane_out")]
     LaneOut,
+    /// A passive task has an active slot on loan.
+    Loan,
+    /// It has not any more.
+    #[serde(rename = "loan_end")]
+    LoanEnd,
     /// The active tier or the base followed the node's CPUs or the settings.
     Resized,
     Guard,
@@ -132,6 +137,8 @@ impl EventKind {
             EventKind::Probe => "probe",
             EventKind::LaneIn => "lane_in",
             EventKind::LaneOut => "lane_out",
+            EventKind::Loan => "loan",
+            EventKind::LoanEnd => "loan_end",
             EventKind::Resized => "resized",
             EventKind::Guard => "guard",
             EventKind::Drift => "drift",

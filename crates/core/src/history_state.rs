@@ -122,6 +122,8 @@ impl HistoryState {
             | EventKind::Probe
             | EventKind::LaneIn
             | EventKind::LaneOut
+            | EventKind::Loan
+            | EventKind::LoanEnd
             | EventKind::Guard
             | EventKind::Drift
             | EventKind::Contested

@@ -20,6 +20,7 @@ pub mod inputs;
 pub mod jobs;
 pub mod lane;
 pub mod leaving;
+pub mod loan;
 mod measured;
 pub mod memory;
 pub mod model;

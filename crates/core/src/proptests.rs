@@ -3,6 +3,7 @@
 
 mod examples;
 mod expansion;
+mod loans;
 mod opening;
 mod ops;
 mod records;

@@ -21,6 +21,7 @@ mod cycle;
 mod freezing;
 mod lane;
 mod life;
+mod loan;
 mod neighbours;
 mod opening;
 mod order;
@@ -48,6 +49,7 @@ use super::guard::freeze::Ladder;
 use super::guard::interference::Interference;
 use super::jobs::Jobs;
 use super::lane::Lane;
+use super::loan::Loans;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
 use super::opening::Opening;
@@ -97,6 +99,8 @@ pub struct Shaper {
     pub(super) usage: Usage,
     /// Passive tasks that compute promptly.
     pub(super) lane: Lane,
+    /// Active slots on loan.
+    pub(super) loans: Loans,
     /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
     pub(super) tasks: BTreeMap<TaskId, Box<Task>>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
@@ -150,6 +154,7 @@ impl Shaper {
             follow: Follow::default(),
             usage: Usage::default(),
             lane: Lane::default(),
+            loans: Loans::default(),
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
             waiters: BTreeMap::new(),
@@ -439,7 +444,11 @@ impl Shaper {
                     }
                 }
             }
-            Input::LaneLooked(counters) => self.look_at_lane(&counters, now),
+            Input::CpuLooked(counters) => {
+                self.look_at_lane(&counters, now);
+                self.loans.look(&counters, now.boot);
+                self.lend(now);
+            }
             Input::Restored(due) => self.restored(due, now),
             Input::Note { kind, task, reason, inputs } => {
                 self.note(kind, task, reason, inputs, now);
@@ -449,6 +458,7 @@ impl Shaper {
                 self.flush_refusals(now);
                 self.end_parking();
                 self.empty_lane(now);
+                self.end_all_loans(now);
                 self.thaw_all("lrsd stops", now);
             }
         }

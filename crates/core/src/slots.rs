@@ -214,6 +214,11 @@ impl Slots {
         self.running(&self.passive).next()
     }
 
+    /// Those in passive slots that can run, in order.
+    pub fn passive_that_run(&self) -> impl Iterator<Item = TaskId> {
+        self.running(&self.passive).map(|(_, task)| task)
+    }
+
     /// The passive task in a slot that comes last.
     pub fn worst_passive(&self) -> Option<(Rank, TaskId)> {
         self.passive.last_key_value().map(|(rank, task)| (*rank, *task))

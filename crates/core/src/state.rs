@@ -38,6 +38,8 @@ pub struct Policy {
     pub order: QueueOrder,
     /// How often a waiting request may be overtaken by others of its user and priority.
     pub overtake_max: u32,
+    /// Whether active tasks that are idle lend their slots.
+    pub lend: bool,
     /// What the I/O lane may take of a CPU for each active slot; 0: no task is in it.
     pub lane_share: Share,
     /// Life of a reservation that names none.
@@ -75,6 +77,7 @@ impl Policy {
             shrink_after: 3,
             order: QueueOrder::Fit,
             overtake_max: 8,
+            lend: true,
             lane_share: Share::clamped(0.025),
             reservation_ttl: Duration::from_secs(30),
             guard: Some(guard),

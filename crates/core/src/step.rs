@@ -277,9 +277,11 @@ pub enum Input {
     },
     /// What threads of tasks did at a moment between two cycles.
     Looked(Vec<(TaskId, ThreadLook)>),
-    /// CPU counters of tasks in the I/O lane, wanted of each every [`LOOK`](super::lane::LOOK);
+    /// CPU counters of [`Shaper::looked_at`], wanted of each every [`LOOK`](super::lane::LOOK);
     /// `None`: one that cannot be read.
-    LaneLooked(Vec<(TaskId, Option<std::time::Duration>)>),
+    ///
+    /// [`Shaper::looked_at`]: super::shaper::Shaper::looked_at
+    CpuLooked(Vec<(TaskId, Option<std::time::Duration>)>),
     /// What the earlier daemon did not get to write, after [`Shaper::new`] and before anything else
     /// is decided. The caller stores all tasks later in its start.
     ///

@@ -199,11 +199,11 @@ struct State<W> {
     next_cycle: BootTime,
     pacing: Pacing,
     ramp: Ramp,
-    next_lane_look: BootTime,
+    next_cpu_look: BootTime,
     /// As of the last walk over all tasks.
     running: lrs_api::proto::Running,
-    /// The task in the I/O lane that was looked at last.
-    lane_looked: Option<TaskId>,
+    /// The task that was looked at last.
+    cpu_looked: Option<TaskId>,
     cycles: u64,
     /// How long the last reading took.
     reading_took: Option<std::time::Duration>,

@@ -96,6 +96,8 @@ fn level(event: &Event) -> Level {
         | EventKind::Refused
         | EventKind::LaneIn
         | EventKind::LaneOut
+        | EventKind::Loan
+        | EventKind::LoanEnd
         | EventKind::Priority
         | EventKind::Standing
         | EventKind::Reserved

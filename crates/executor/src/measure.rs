@@ -302,28 +302,30 @@ impl<W: World> Executor<'_, W> {
         }
     }
 
-    /// Has the core compare what tasks in the I/O lane used with what they may. A few at a time, so that
-    /// no promotion waits for them, and each of them every [`lane::LOOK`].
-    pub(super) fn look_at_lane(&mut self) {
-        let members: Vec<TaskId> = self.core.lane().members().collect();
-        let turns = members.len().div_ceil(LANE_BATCH).max(1);
-        self.state.next_lane_look = self.now.boot.after(lane::LOOK / turns as u32);
-        let after = |id: &&TaskId| self.state.lane_looked.is_none_or(|last| **id > last);
-        let batch: Vec<TaskId> = members.iter().filter(after).take(LANE_BATCH).copied().collect();
+    /// Has the core compare what tasks used with what they may: those in the I/O lane, and those that
+    /// lend their slots. A few at a time, so that no promotion waits for them, and each of them every
+    /// [`lane::LOOK`].
+    pub(super) fn look_at_cpu(&mut self) {
+        let mut members: Vec<TaskId> = self.core.looked_at().collect();
+        members.sort_unstable();
+        let turns = members.len().div_ceil(LOOK_BATCH).max(1);
+        self.state.next_cpu_look = self.now.boot.after(lane::LOOK / turns as u32);
+        let after = |id: &&TaskId| self.state.cpu_looked.is_none_or(|last| **id > last);
+        let batch: Vec<TaskId> = members.iter().filter(after).take(LOOK_BATCH).copied().collect();
         let all_looked_at = batch.last() == members.last();
-        self.state.lane_looked = batch.last().filter(|_| !all_looked_at).copied();
+        self.state.cpu_looked = batch.last().filter(|_| !all_looked_at).copied();
         let counters = batch.into_iter().filter_map(|id| {
             let group = self.state.entries.get(&id)?.group.as_ref()?;
             // One that is gone ends in a moment.
             Some((id, self.state.world.cpu_time(group)?))
         });
         let counters = counters.collect();
-        self.push(Input::LaneLooked(counters));
+        self.push(Input::CpuLooked(counters));
     }
 }
 
-/// Tasks in the I/O lane that are looked at in one turn of the loop: about 0.2 ms.
-const LANE_BATCH: usize = 16;
+/// Tasks that are looked at in one turn of the loop: about 0.2 ms.
+const LOOK_BATCH: usize = 16;
 
 /// Cycles between two checks of a task's weights and at where its main process is.
 const CHECK_EVERY: u64 = 4;

@@ -25,6 +25,7 @@ pub fn policy(config: &Config) -> Policy {
         shrink_after: config.slots.shrink_after,
         order: config.slots.order,
         overtake_max: config.slots.overtake_max,
+        lend: config.slots.lend,
         lane_share: config.tiers.lane_share,
         reservation_ttl: config.slots.reservation_ttl,
         guard: guard.enabled.then_some(GuardPolicy {

@@ -81,7 +81,7 @@ impl<W: World> Loop<W> {
         }
         // Each goes by what was decided before: what a cycle compares is what was written by then.
         self.with(now, |executor| executor.take_deadlines());
-        self.with(now, |executor| executor.take_lane());
+        self.with(now, |executor| executor.take_looks());
         self.with(now, |executor| executor.begin_cycle());
         self.with(now, |executor| {
             executor.publish();
@@ -267,11 +267,11 @@ impl<W: World> Executor<'_, W> {
         } else {
             self.state.next_cycle.since(now)
         };
-        let is_looked_at = self.core.lane().members().len() > 0;
-        let lane = is_looked_at.then_some(self.state.next_lane_look);
+        let is_looked_at = self.core.looked_at().next().is_some();
+        let look = is_looked_at.then_some(self.state.next_cpu_look);
         // One under way wakes the loop itself.
         let ramp = self.state.ramp.due().filter(|_| !self.state.reading);
-        let others = [self.core.next_deadline(), lane, ramp].into_iter().flatten();
+        let others = [self.core.next_deadline(), look, ramp].into_iter().flatten();
         others.fold(cycle, |first: Duration, other: BootTime| first.min(other.since(now)))
     }
 
@@ -284,9 +284,9 @@ impl<W: World> Executor<'_, W> {
         }
     }
 
-    fn take_lane(&mut self) {
-        if self.core.lane().members().len() > 0 && self.now.boot >= self.state.next_lane_look {
-            self.look_at_lane();
+    fn take_looks(&mut self) {
+        if self.core.looked_at().next().is_some() && self.now.boot >= self.state.next_cpu_look {
+            self.look_at_cpu();
         }
     }
 

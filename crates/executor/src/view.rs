@@ -16,6 +16,7 @@ use lrs_core::memory::Memory;
 use lrs_core::model::{Level, TaskId, Tier};
 use lrs_core::name;
 use lrs_core::rate::{NodeRates, class_of};
+use lrs_core::shaper::Shaper;
 use lrs_core::slots::Seat;
 use lrs_core::task::{Halt, Task};
 use lrs_core::units::{BootTime, Share};
@@ -42,14 +43,14 @@ fn attachment(attachment: Attachment) -> proto::Attachment {
 
 /// One task.
 pub fn task(
+    core: &Shaper,
     task: &Task,
-    level: Level,
     entry: &Entry,
     classify: &Classify,
-    jobs: &Jobs,
     now: BootTime,
 ) -> proto::Task {
-    let labels = &task.labels;
+    let (labels, loans) = (&task.labels, core.loans());
+    let level = core.level(task.id).unwrap_or(task.tier().into());
     let text = |label: &Option<lrs_core::model::Label>| label.as_ref().map(|l| l.to_string());
     let path = task.group.as_ref().map(|group| name::shown(&group.path).into_owned());
     let path = path.filter(|path| !path.is_empty());
@@ -66,7 +67,7 @@ pub fn task(
         group: text(&labels.group),
         pid: task.who.process.map(|process| process.pid.raw()),
         uid: task.uid,
-        tier: tier(task.tier()).into(),
+        tier: tier(level.tier()).into(),
         priority: (!task.lost).then_some(task.priority.0),
         class: class(class_of).into(),
         computing_rate: counts.meter.computing_rate().map(Share::value),
@@ -76,7 +77,7 @@ pub fn task(
         write_bytes_per_sec: rates.write_per_sec,
         read_bytes_per_sec: rates.read_per_sec,
         elapsed_seconds: elapsed.map(|elapsed| elapsed.as_secs_f64()),
-        expected_remaining_seconds: remaining(task, jobs, now),
+        expected_remaining_seconds: remaining(task, core.jobs(), now),
         admitted_at: (!task.lost).then(|| proto_time(task.admitted_at.wall)),
         promoted_at: task.promoted_at.map(proto_time),
         attachment: attachment(task.attachment()).into(),
@@ -109,6 +110,8 @@ pub fn task(
             Level::SlowLane => Some("slow".to_owned()),
             Level::Active | Level::Passive => None,
         },
+        loan: loans.has(task.id),
+        lends: loans.lends(task.id),
     }
 }
 
@@ -140,10 +143,8 @@ fn parent(path: &str) -> String {
 impl<W: World> Executor<'_, W> {
     /// A task of the core as clients see it.
     pub(super) fn task_view(&self, id: TaskId, now: BootTime) -> Option<proto::Task> {
-        let level = self.core.level(id)?;
         let entry = self.state.entries.get(&id)?;
-        let (classify, jobs) = (&self.state.config.classify, self.core.jobs());
-        Some(task(self.core.task(id)?, level, entry, classify, jobs, now))
+        Some(task(self.core, self.core.task(id)?, entry, &self.state.config.classify, now))
     }
 
     pub(super) fn status_view(&self) -> proto::Status {

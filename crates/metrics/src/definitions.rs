@@ -90,7 +90,7 @@ definitions! {
     TASKS = Gauge "tasks" "" ["tier", "class"]
         "Running tasks.";
     FLAGGED = Gauge "tasks_flagged" "" ["flag"]
-        "Running tasks by what is out of the ordinary: starving (passive, wants the CPU, got less than a tenth of one in the last cycle), frozen, stopped, contested, overflow, slotless, opportunistic, capped.";
+        "Running tasks by what is out of the ordinary: starving (passive, wants the CPU, got less than a tenth of one in the last cycle), frozen, stopped, contested, overflow, slotless, opportunistic, capped, loan (passive by its slot, with the weights of an active one that sleeps).";
     TIER_CPU = Gauge "tier_cpu" "ratio" ["tier"]
         "Share of the node's CPUs that the tasks of a tier used over the last cycle.";
     LANE_TASKS = Gauge "lane_tasks" "" ["lane"]

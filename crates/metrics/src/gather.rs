@@ -143,12 +143,13 @@ fn tasks(tasks: &[proto::Task], cpus: Option<f64>, to: &mut Samples) {
         let shares = tasks.iter().filter(|task| task.tier == tier).map(|task| task.cpu_share);
         to.add_known(&of::TIER_CPU, &[word], sum(shares));
     }
-    let flags: [(&str, Is<'_>); 8] = [
+    let flags: [(&str, Is<'_>); 9] = [
         ("starving", &|task| starves(task, cpus)),
         ("frozen", &|task| task.frozen),
         ("stopped", &|task| task.stopped),
         ("contested", &|task| task.contested),
         ("overflow", &|task| task.overflow),
+        ("loan", &|task| task.loan),
         ("slotless", &|task| task.slotless),
         ("opportunistic", &|task| task.opportunistic),
         ("capped", &|task| task.cpu_quota.is_some()),

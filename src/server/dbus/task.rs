@@ -82,6 +82,10 @@ impl Task {
     #[zbus(property)] fn stays_because(&self) -> String { text(self.task.stays_because.as_deref()) }
     /// io: passive, and computes promptly in short bursts; empty: not so.
     #[zbus(property)] fn cpu_lane(&self) -> String { text(self.task.cpu_lane.as_deref()) }
+    /// It has the active slot of one that sleeps, on loan, and holds a passive one.
+    #[zbus(property)] fn loan(&self) -> bool { self.task.loan }
+    /// It sleeps in its active slot, which is on loan while another can use it.
+    #[zbus(property)] fn lends(&self) -> bool { self.task.lends }
     /// yarn, or rule and its name; empty: admitted by a client.
     #[zbus(property)] fn found_by(&self) -> String { text(self.task.found_by.as_deref()) }
     /// Behind every task that is not.
@@ -137,8 +141,8 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
     same!(
         id name job kind group pid uid tier priority class admitted_at promoted_at attachment overflow
         slotless frozen stopped contested main_exited cgroup ratio_group unit found_by stays_because
-        lost_by_move
-        cpu_lane opportunistic cpu_quota repaired exit_status exit_signal;
+        lost_by_move loan lends cpu_lane opportunistic cpu_quota repaired
+        exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec
         read_bytes_per_sec elapsed_seconds expected_remaining_seconds kernel resident_bytes
     )

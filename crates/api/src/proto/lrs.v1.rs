@@ -472,6 +472,12 @@ pub struct Task {
     /// (`tiers.lane_share`); "slow": one that uses more than its part of that. Absent: it waits for what active tasks leave, or is active.
     #[prost(string, optional, tag = "35")]
     pub cpu_lane: ::core::option::Option<::prost::alloc::string::String>,
+    /// It has the active slot of a task that sleeps, on loan: its tier is active, and it holds a passive slot.
+    #[prost(bool, tag = "43")]
+    pub loan: bool,
+    /// It sleeps in its active slot, which is on loan while another can use it.
+    #[prost(bool, tag = "44")]
+    pub lends: bool,
     /// How the main process ended while others of the task run on: its exit status, or the signal that
     /// killed it. Both absent: it runs, or how it ended is not known.
     #[prost(int32, optional, tag = "36")]
@@ -787,7 +793,7 @@ pub struct Event {
     #[serde(serialize_with = "crate::wire::timestamp")]
     pub at: ::core::option::Option<::prost_types::Timestamp>,
     /// admitted, attached, promoted, demoted, completed, left, exit, released, refused, priority, standing,
-    /// reserved, cancelled, expired, withdrawn, expanded, shrunk, probe, lane_in, lane_out, resized, guard, drift, contested, draining,
+    /// reserved, cancelled, expired, withdrawn, expanded, shrunk, probe, lane_in, lane_out, loan, loan_end, resized, guard, drift, contested, draining,
     /// resumed, started, stopped, reloaded, recovered, offered, offer_failed
     ///
     /// exit: how the main process ended, as exit_status, or exit_signal and core_dumped, in `inputs`.

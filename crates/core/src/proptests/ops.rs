@@ -90,6 +90,7 @@ pub(super) enum Op {
         probe: bool,
         complement: bool,
         lane: bool,
+        lend: bool,
     },
     Resident {
         pick: usize,
@@ -100,8 +101,13 @@ pub(super) enum Op {
         ms: u64,
         bursts: u64,
     },
-    /// Each task in the lane used so many milliseconds.
-    LaneLook {
+    /// Active ones slept for a cycle.
+    Sleep {
+        pick: usize,
+        odd: bool,
+    },
+    /// Each task that is looked at used so many milliseconds.
+    CpuLook {
         ms: Option<u64>,
     },
     Restart,
@@ -152,13 +158,14 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(e, w, available)| Op::Ramp { e, w, available }),
         2 => Just(Op::Expire),
         1 => (prop::option::of(1..6u32), prop::option::of(0..6u32), prop::option::of(0..9u32),
-              any::<[bool; 4]>())
-            .prop_map(|(active, passive, max, [expand, probe, complement, lane])| Op::Configure {
-                active, passive, max, expand, probe, complement, lane,
+              any::<[bool; 5]>())
+            .prop_map(|(active, passive, max, [expand, probe, complement, lane, lend])| Op::Configure {
+                active, passive, max, expand, probe, complement, lane, lend,
             }),
         2 => (pick(), 0..300u64).prop_map(|(pick, bytes)| Op::Resident { pick, bytes }),
         20 => (1..60u64, 10..200u64).prop_map(|(ms, bursts)| Op::Bursts { ms, bursts }),
-        3 => prop::option::of(0..60u64).prop_map(|ms| Op::LaneLook { ms }),
+        4 => (pick(), any::<bool>()).prop_map(|(pick, odd)| Op::Sleep { pick, odd }),
+        3 => prop::option::of(0..60u64).prop_map(|ms| Op::CpuLook { ms }),
         1 => Just(Op::Restart),
         9 => (pick(), 0..11u8, any::<bool>())
             .prop_map(|(pick, what, flag)| Op::Live { pick, what, flag }),
@@ -366,7 +373,7 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             ahead.check();
         }
         Op::Expire => shaper.expire(now),
-        Op::Configure { active, passive, max, expand, probe, complement, lane } => {
+        Op::Configure { active, passive, max, expand, probe, complement, lane, lend } => {
             let formula = if probe { Formula::Probe } else { Formula::Lrs };
             let order = if complement { QueueOrder::Complement } else { QueueOrder::Fit };
             let mut all = Policy { formula, order, ..Policy::simulated() };
@@ -381,7 +388,8 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 };
             }
             let lane_share = Share::clamped(if lane { 0.05 } else { 0.0 });
-            let policy = Policy { active, passive, passive_max: max, expand, lane_share, ..all };
+            let policy =
+                Policy { active, passive, passive_max: max, expand, lane_share, lend, ..all };
             shaper.set_policy(policy, now);
         }
         Op::Resident { pick, bytes } => {
@@ -400,11 +408,23 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 shaper.read(now.boot, Reading { task, due: true, sample });
             }
         }
-        Op::LaneLook { ms } => {
-            let members: Vec<_> = shaper.lane().members().collect();
+        Op::Sleep { pick, odd } => {
+            let active = shaper.tasks().filter(|(_, task)| task.seat == Seat::Active);
+            let sleeps = |id: &TaskId| odd && id.number % 2 == 1;
+            let mut sleepers: Vec<_> = active.map(|(id, _)| id).filter(sleeps).collect();
+            sleepers.extend(nth(shaper.tasks().map(|(id, _)| id), pick));
+            for task in sleepers {
+                let pressure = Some(TaskPressure::default());
+                let sample =
+                    TaskSample { cpu: Some(world.uses(task, 0, 0).0), pressure, ..used(0) };
+                shaper.read(now.boot, Reading { task, due: true, sample });
+            }
+        }
+        Op::CpuLook { ms } => {
+            let members: Vec<_> = shaper.looked_at().collect();
             let look = |id| (id, ms.map(|ms| world.uses(id, ms, 0).0));
             let counters = members.into_iter().map(look).collect();
-            let step = shaper.handle(Input::LaneLooked(counters), now);
+            let step = shaper.handle(Input::CpuLooked(counters), now);
             world.carry_out(step, shaper);
         }
         Op::Restart => {

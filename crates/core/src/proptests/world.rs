@@ -213,6 +213,20 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
         "reservations promised and held differ"
     );
     assert_eq!(shaper.waiting(), world.waiting.len());
+    let loans = shaper.loans();
+    assert!(loans.borrowers().len() <= loans.lent(), "more slots are borrowed than lent");
+    for id in loans.borrowers() {
+        let task = shaper.task(*id).expect("a borrower that ended");
+        assert_eq!((task.seat, task.halted), (Seat::Passive, None), "{id} borrows");
+        assert!(!task.frozen && !shaper.lane().has(*id), "{id} borrows");
+    }
+    let lends = |task: &Task| loans.lends(task.id);
+    let active = shaper.tasks().filter(|(_, task)| task.seat == Seat::Active);
+    assert_eq!(
+        active.filter(|(_, task)| lends(task)).count(),
+        loans.lent(),
+        "only active ones lend"
+    );
     for id in shaper.lane().members() {
         let level = world.levels.get(&id);
         assert!(

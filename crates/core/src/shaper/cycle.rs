@@ -45,6 +45,7 @@ impl Shaper {
         let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
         self.guard_freeze(&signals, now);
+        self.note_idle(now);
         self.opening.in_cycle = true;
         self.rearrange(now);
         self.opening.in_cycle = false;

@@ -21,6 +21,7 @@ impl Shaper {
     pub fn level(&self, id: TaskId) -> Option<Level> {
         let task = self.task(id)?;
         Some(match task.tier() {
+            Tier::Passive if self.loans.has(id) => Level::Active,
             Tier::Passive => self.lane.level(id).unwrap_or(Level::Passive),
             Tier::Active => Level::Active,
         })
@@ -44,7 +45,8 @@ impl Shaper {
         let may = |task: &Task| {
             let shaped = task.attachment() != Attachment::None && !task.is_contested();
             // One that is given back, or that others shape, keeps what it has.
-            self.lane.has(task.id) || task.tier() == Tier::Passive && task.is_placed() && shaped
+            let passive = task.tier() == Tier::Passive && !self.loans.has(task.id);
+            self.lane.has(task.id) || passive && task.is_placed() && shaped
         };
         let passive: Vec<Candidate> = self
             .tasks()

@@ -23,6 +23,7 @@ impl Shaper {
         let wanted: f64 = self
             .slots
             .active_tier()
+            .chain(self.loans.borrowers().iter().copied())
             .filter_map(|id| self.tasks.get(&id))
             // On its way it may become either.
             .filter(|task| {

@@ -52,6 +52,7 @@ impl Shaper {
                     // A promise never keeps running work waiting.
                     self.move_reservation(id, Tier::Passive);
                 }
+                let best = self.borrower_before(best);
                 self.promote(best, "an active slot came free", None, now);
             }
             while let (Some((best, up)), Some((worst, down))) =
@@ -95,6 +96,7 @@ impl Shaper {
             }
         }
         self.free_window.note(self.slots.passive_free());
+        self.lend(now);
         if self.follow.newcomer {
             self.follow_active();
         }
@@ -106,6 +108,7 @@ impl Shaper {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             task.halted = halt;
             self.slots.halt(id, halt.is_some());
+            self.loans.halt(id, halt.is_some(), now.boot);
         }
         self.rearrange(now);
     }
@@ -147,8 +150,15 @@ impl Shaper {
             task.counts.demand = None;
             self.follow.newcomer |= seat.tier() == Tier::Active;
         }
-        task.seat = seat;
+        let other = std::mem::replace(&mut task.seat, seat) != seat;
         self.slots.insert(seat, task.rank(), id);
+        if other {
+            let borrowed = self.loans.has(id);
+            self.loans.forget(id);
+            if borrowed && seat.tier() == Tier::Passive {
+                self.step.set_level(id, Tier::Passive.into());
+            }
+        }
     }
 
     pub(crate) fn move_reservation(&mut self, id: ReservationId, tier: Tier) {
@@ -403,6 +413,7 @@ impl Shaper {
             self.freed.add();
         }
         self.lane.forget(id);
+        self.loans.forget(id);
         self.ladder.forget(id);
         Some(task)
     }

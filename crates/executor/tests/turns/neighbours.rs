@@ -32,9 +32,13 @@ struct Beside {
 
 impl Beside {
     fn start(threads: u32, fixed: Option<u64>) -> Beside {
+        Beside::with_loans(threads, fixed, false)
+    }
+
+    fn with_loans(threads: u32, fixed: Option<u64>, lend: bool) -> Beside {
         let hardware = Hardware { cpus: CPUS, ..Hardware::default() };
         let mut config = Config::default();
-        config.slots.expand = false;
+        (config.slots.expand, config.slots.lend) = (false, lend);
         let mut machine = Machine::boot(hardware, config);
         let tree = &mut machine.world().node().tree;
         let service = tree.make("/service");
@@ -105,6 +109,18 @@ fn passive_work_alone_takes_nothing_from_a_service() {
     };
     assert!(kept(Some(400)) < 0.25, "the old rule: {}", kept(Some(400)));
     assert!(kept(None) > 0.999, "{}", kept(None));
+}
+
+#[test]
+fn work_in_slots_on_loan_has_the_share_of_active_work() {
+    let mut beside = Beside::with_loans(CPUS, None, true);
+    beside.tasks(CPUS, sleeper());
+    beside.tasks(CPUS, hog());
+    beside.run(20);
+    let service = beside.service;
+    let left = f64::from(CPUS) - beside.cpus_of(service, 10);
+    // 400 of 500, as for four active ones that compute.
+    assert!((3.1..3.3).contains(&left), "they take {left} CPUs");
 }
 
 #[test]

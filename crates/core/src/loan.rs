@@ -1,0 +1,276 @@
+//! Active slots on loan: what an active task leaves while it sleeps, a passive one that computes uses.
+//!
+//! A task that only waits for others keeps its active slot: a reducer that began with the first maps holds
+//! it for minutes, while the maps it waits for are passive. So an active task that was idle for
+//! [`CYCLES`] lends its slot. It keeps its active weight, which costs nothing while it sleeps, and the
+//! first passive task that computes gets active weights as well, until the lender wakes.
+//!
+//! - Idle is a cycle in which the task wanted less than [`IDLE`] of a CPU and waited for disks less than
+//!   that. A task that others froze or stopped is idle at once.
+//! - Who lends is [`looked`](Loans::look) at every [`LOOK`](crate::lane::LOOK), while anybody borrows. One that
+//!   used more than [`WAKES`] of a CPU since then lends no more, and the loan that was made last ends,
+//!   whoever it is: which slot a borrower has is nobody's question. So for up to a look a lender and a
+//!   borrower share a CPU as equals.
+//! - One that woke has to be idle for twice as many cycles before it lends again, at most
+//!   [`MOST_CYCLES`], so that weights are seldom written. After [`FORGIVEN`] of lending it begins anew.
+//! - A borrower stays in its passive slot in all counts, and what schedulers are offered knows no loans.
+//!
+//! Limits. Where the kernel has no PSI, a cycle says nothing of waits, and the task has to be idle by its
+//! mean since its admission as well. A task that works by the network alone and computes little is idle
+//! here: what it lends is CPU that it does not use.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::model::TaskId;
+use super::rate::Interval;
+use crate::units::BootTime;
+
+/// Cycles in a row that a task has to be idle before it lends its slot.
+pub const CYCLES: u32 = 2;
+
+/// The most of it, for one that woke again and again.
+const MOST_CYCLES: u32 = 64;
+
+/// After so long a loan, a lender that wakes needs [`CYCLES`] again.
+const FORGIVEN: Duration = Duration::from_secs(600);
+
+/// Part of a CPU, and of the time on disks, below which a task is idle.
+pub const IDLE: f64 = 0.05;
+
+/// Part of a CPU that a lender uses when it has woken.
+pub const WAKES: f64 = 0.2;
+
+/// What a cycle says of an active task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The task.
+    pub task: TaskId,
+    /// It hardly wanted CPU or disk.
+    pub idle: bool,
+    /// Others froze or stopped it.
+    pub halted: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// Cycles in a row that it was idle.
+    idle: u32,
+    /// Cycles it has to be.
+    needs: u32,
+    /// Since when it lends.
+    lends: Option<BootTime>,
+    /// Its CPU counter, when it was looked at last.
+    looked: Option<(BootTime, Duration)>,
+    halted: bool,
+}
+
+impl Record {
+    fn wake(&mut self, now: BootTime) {
+        if let Some(since) = self.lends.take() {
+            let forgiven = now.since(since) >= FORGIVEN;
+            self.needs = if forgiven { CYCLES } else { (self.needs * 2).min(MOST_CYCLES) };
+        }
+        (self.idle, self.looked, self.halted) = (0, None, false);
+    }
+}
+
+/// Who lends, and who borrows.
+#[derive(Clone, Debug, Default)]
+pub struct Loans {
+    active: BTreeMap<TaskId, Record>,
+    /// The first loan first.
+    borrowers: Vec<TaskId>,
+    /// Something changed since who borrows was decided.
+    pub(super) changed: bool,
+}
+
+/// Whether a task was idle in `interval`; `None`: it hardly used a CPU, and what it waited for is not known.
+pub fn is_idle(interval: &Interval) -> Option<bool> {
+    let part = |time: Duration| time.as_secs_f64() / interval.elapsed.as_secs_f64();
+    if part(interval.cpu) >= IDLE {
+        return Some(false);
+    }
+    let waits = interval.pressure?;
+    Some(part(interval.cpu + waits.cpu_some) < IDLE && part(waits.io_some) < IDLE)
+}
+
+impl Loans {
+    /// A cycle is over. `active`: who is in an active slot.
+    pub fn cycle(&mut self, active: &[Holder], now: BootTime) {
+        let mut before = std::mem::take(&mut self.active);
+        for Holder { task, idle, halted } in active {
+            let new = Record { idle: 0, needs: CYCLES, lends: None, looked: None, halted: false };
+            let mut record = before.remove(task).unwrap_or(new);
+            if *idle {
+                record.idle = record.idle.saturating_add(1);
+            } else if !halted {
+                record.wake(now);
+            }
+            record.halted = *halted;
+            if record.lends.is_none() && (*halted || record.idle >= record.needs) {
+                record.lends = Some(now);
+            }
+            self.active.insert(*task, record);
+        }
+        self.changed = true;
+    }
+
+    /// Others froze or stopped a task, or it runs again.
+    pub fn halt(&mut self, task: TaskId, halted: bool, now: BootTime) {
+        self.changed |= self.has(task);
+        let Some(record) = self.active.get_mut(&task) else { return };
+        if halted && record.lends.is_none() {
+            (record.lends, self.changed) = (Some(now), true);
+        } else if !halted && record.halted {
+            record.wake(now);
+            self.changed = true;
+        }
+        record.halted = halted;
+    }
+
+    /// Compares what lenders used since they were looked at last. `None`: a counter that cannot be read,
+    /// which is that of one that woke.
+    pub fn look(&mut self, counters: &[(TaskId, Option<Duration>)], now: BootTime) {
+        for (task, cpu) in counters {
+            let Some(record) = self.active.get_mut(task).filter(|record| record.lends.is_some())
+            else {
+                continue;
+            };
+            let used = cpu.zip(record.looked).map(|(cpu, (at, before))| {
+                let elapsed = now.since(at).as_secs_f64().max(f64::MIN_POSITIVE);
+                cpu.saturating_sub(before).as_secs_f64() / elapsed
+            });
+            record.looked = cpu.map(|cpu| (now, cpu));
+            if cpu.is_none() && !record.halted || used.is_some_and(|used| used > WAKES) {
+                record.wake(now);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// A task has no active slot any more, or ended.
+    pub fn forget(&mut self, task: TaskId) {
+        self.changed |= self.active.remove(&task).is_some();
+        let before = self.borrowers.len();
+        self.borrowers.retain(|borrower| *borrower != task);
+        self.changed |= self.borrowers.len() != before;
+    }
+
+    /// How many slots may be on loan.
+    pub fn lent(&self) -> usize {
+        self.active.values().filter(|record| record.lends.is_some()).count()
+    }
+
+    /// Whether a task lends its slot.
+    pub fn lends(&self, task: TaskId) -> bool {
+        self.active.get(&task).is_some_and(|record| record.lends.is_some())
+    }
+
+    /// Whether a task has an active slot on loan.
+    pub fn has(&self, task: TaskId) -> bool {
+        self.borrowers.contains(&task)
+    }
+
+    /// Who borrows, the first loan first.
+    pub fn borrowers(&self) -> &[TaskId] {
+        &self.borrowers
+    }
+
+    /// Who is to be looked at: those that lend, while anybody borrows.
+    pub fn watched(&self) -> impl Iterator<Item = TaskId> {
+        let lends = |(task, record): (&TaskId, &Record)| record.lends.map(|_| *task);
+        self.active.iter().filter(|_| !self.borrowers.is_empty()).filter_map(lends)
+    }
+
+    /// From now on these borrow; those that did before keep the order of their loans.
+    pub(super) fn set_borrowers(&mut self, wanted: &[TaskId]) {
+        self.borrowers.retain(|task| wanted.contains(task));
+        let new = wanted.iter().filter(|task| !self.borrowers.contains(task)).copied();
+        let new: Vec<TaskId> = new.collect();
+        self.borrowers.extend(new);
+        if self.borrowers.is_empty() {
+            // What they use while nobody looks is not compared.
+            self.active.values_mut().for_each(|record| record.looked = None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::TaskPressure;
+
+    const SLEEPER: TaskId = TaskId { epoch: 1, number: 1 };
+
+    fn at(millis: u64) -> BootTime {
+        BootTime(Duration::from_millis(millis))
+    }
+
+    fn cycle(loans: &mut Loans, idle: bool, millis: u64) -> bool {
+        loans.cycle(&[Holder { task: SLEEPER, idle, halted: false }], at(millis));
+        loans.lends(SLEEPER)
+    }
+
+    #[test]
+    fn who_sleeps_lends_after_two_cycles_and_after_each_waking_later() {
+        let mut loans = Loans::default();
+        assert!(!cycle(&mut loans, true, 0));
+        assert!(cycle(&mut loans, true, 3000));
+        assert!(!cycle(&mut loans, false, 6000), "it woke");
+        let cycles = (1..10).find(|n| cycle(&mut loans, true, 6000 + 3000 * n));
+        assert_eq!(cycles, Some(4));
+        // A long loan begins anew.
+        assert!(cycle(&mut loans, true, 800_000));
+        assert!(!cycle(&mut loans, false, 803_000));
+        assert!(!cycle(&mut loans, true, 806_000));
+        assert!(cycle(&mut loans, true, 809_000));
+    }
+
+    #[test]
+    fn a_lender_that_uses_a_fifth_of_a_cpu_has_woken() {
+        let mut loans = Loans::default();
+        cycle(&mut loans, true, 0);
+        cycle(&mut loans, true, 3000);
+        loans.set_borrowers(&[TaskId { epoch: 1, number: 2 }]);
+        let mut look = |millis, cpu: Option<u64>| {
+            loans.look(&[(SLEEPER, cpu.map(Duration::from_millis))], at(millis));
+            loans.lends(SLEEPER)
+        };
+        assert!(look(3100, Some(5000)), "the first look has nothing to compare");
+        assert!(look(3200, Some(5019)));
+        assert!(!look(3300, Some(5040)));
+    }
+
+    #[test]
+    fn who_is_stopped_lends_at_once_and_not_when_it_goes_on() {
+        let mut loans = Loans::default();
+        assert!(!cycle(&mut loans, false, 0));
+        loans.halt(SLEEPER, true, at(1));
+        assert!(loans.lends(SLEEPER));
+        loans.cycle(&[Holder { task: SLEEPER, idle: true, halted: true }], at(3000));
+        loans.halt(SLEEPER, false, at(3001));
+        assert!(!loans.lends(SLEEPER));
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_or_a_disk_is_not_idle() {
+        let idle = |cpu, waits: Option<(u64, u64)>| {
+            is_idle(&Interval {
+                elapsed: Duration::from_secs(3),
+                cpu: Duration::from_millis(cpu),
+                pressure: waits.map(|(cpu, disk)| TaskPressure {
+                    cpu_some: Duration::from_millis(cpu),
+                    io_some: Duration::from_millis(disk),
+                }),
+                thread: None,
+                cpus: 2,
+            })
+        };
+        assert_eq!(idle(90, Some((10, 10))), Some(true), "a reducer that waits for maps");
+        assert_eq!(idle(160, None), Some(false));
+        assert_eq!(idle(10, Some((400, 0))), Some(false));
+        assert_eq!(idle(10, Some((0, 400))), Some(false));
+        assert_eq!(idle(10, None), None);
+    }
+}
