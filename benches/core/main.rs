@@ -123,7 +123,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
         };
         let tasks = ids.iter().map(|task| Reading { task: *task, due: true, sample }).collect();
         let (node, at) = (black_box(measured.clone()), at(second));
-        shaper.handle(Input::Cycle { node, at: at.boot, tasks }, at)
+        shaper.handle(Input::Cycle { node, at: at.boot, tasks, pinned: Vec::new() }, at)
     });
 }
 

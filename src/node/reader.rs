@@ -12,12 +12,13 @@ use std::time::Duration;
 use super::outbox::Outbox;
 use crate::cgroup::{OpenFiles, Reading, TierTree};
 use crate::clock;
+use crate::core::cpus::CpuSet;
 use crate::core::model::TaskId;
 use crate::core::task::Halt;
 use crate::executor::job::{Check, ReadRequest};
 use crate::executor::message::{Ahead, CycleReport, Message};
 use crate::sample::{Sample, Sampler};
-use crate::units::{BootTime, Pid};
+use crate::units::{BootTime, Pid, ProcessRef};
 
 /// What the reading thread keeps of a group.
 struct Watched {
@@ -54,6 +55,17 @@ impl Watched {
 fn cpu_of(sample: &Sample, task: TaskId) -> Option<Duration> {
     let index = sample.tasks.binary_search_by_key(&task, |(id, _)| *id).ok()?;
     sample.tasks.get(index)?.1.cpu
+}
+
+/// The CPUs that a process may run on, where those are fewer than `all` (sched_getaffinity(2)). One that
+/// cannot be asked is ending. A CPU beyond those that the call has room for counts as one it may use.
+fn narrower(process: ProcessRef, all: &CpuSet) -> Option<CpuSet> {
+    let pid = rustix::process::Pid::from_raw(process.pid.raw())?;
+    let may = rustix::thread::sched_getaffinity(Some(pid)).ok()?;
+    let is_counted = |cpu: &u32| (*cpu as usize) < rustix::thread::CpuSet::MAX_CPU;
+    let may_use = |cpu: &u32| !is_counted(cpu) || may.is_set(*cpu as usize);
+    let cpus: CpuSet = all.iter().filter(may_use).collect();
+    (cpus != *all && !cpus.is_empty()).then_some(cpus)
 }
 
 /// How often it is read what makes tiers, where cycles are shorter: four files for each disk.
@@ -103,13 +115,18 @@ pub(super) fn read_all(
                 sample.took = clock::boot_time().since(started);
                 let mut entered = Vec::new();
                 let mut halts = Vec::new();
+                let mut pinned = Vec::new();
                 let kernel = match request.plan {
                     None => Vec::new(),
                     Some(plan) => request
                         .check
                         .into_iter()
                         .filter_map(|check| {
-                            let Check { task, group, level, slice, owner, .. } = &check;
+                            let Check { task, group, level, slice, owner, main, .. } = &check;
+                            let of_node = sample.node.cpus.as_ref();
+                            let cpus =
+                                main.zip(of_node).and_then(|(main, all)| narrower(main, all));
+                            pinned.extend(cpus.map(|cpus| (*task, cpus)));
                             let watched = kept.entry(*task).or_insert_with(|| Watched {
                                 files: tree.keep(group),
                                 cpu: None,
@@ -178,6 +195,7 @@ pub(super) fn read_all(
                     disks: sampler.whole_disks(),
                     effects,
                     halts,
+                    pinned,
                     frozen_root,
                 };
                 outbox.send(Message::Cycle(Box::new(report)));

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, signal};
 
 const QUICK: &str = "daemon.sample_period = \"200ms\"\nslots.passive = 1\n";
 
@@ -186,4 +187,35 @@ fn cpu_that_a_quota_forbids_is_not_spare() {
     let kinds: Vec<_> = events.iter().filter(since).map(|event| &event["type"]).collect();
     assert!(kinds.iter().any(|kind| **kind == "resized"), "{events:?}");
     assert!(!kinds.iter().any(|kind| **kind == "expanded"), "{events:?}");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn each_cpu_that_pinned_tasks_use_has_an_active_one() {
+    cpus();
+    let settings = "daemon.sample_period = \"200ms\"\n\
+         [slots]\nactive = 2\npassive = 2\nexpand = false\n";
+    let mut daemon = Daemon::start("pinned", settings);
+    let tasks = ["0", "0", "1", "1"].map(|cpu| {
+        let hog = daemon.run(&[], &["taskset", "-c", cpu, "bash", "-c", "while :; do :; done"]);
+        // The next one comes after it.
+        daemon.task_of(hog);
+        hog
+    });
+    let tiers = |daemon: &Daemon| tasks.map(|pid| daemon.task_of(pid)["tier"] == "active");
+    daemon.eventually("an active task on each CPU", |daemon| {
+        (tiers(daemon) == [true, false, true, false]).then_some(())
+    });
+    let second = daemon.task_of(tasks[1]);
+    assert_eq!(second["cpus"], "0", "{second}");
+    let why = daemon.ok(&["why", second["id"].as_str().expect("an id")]);
+    assert!(why.contains("an active task has each CPU that it may use"), "{why}");
+    let table = daemon.ok(&["tasks"]);
+    assert!(table.lines().next().is_some_and(|heads| heads.contains("CPUS")), "{table}");
+    // The one that came after it on its CPU has the slot, and not the one that came first of all.
+    signal(tasks[2], Signal::KILL);
+    daemon.eventually("the next on the second CPU", |daemon| {
+        let active = |pid| daemon.task_of(pid)["tier"] == "active";
+        (active(tasks[3]) && !active(tasks[1])).then_some(())
+    });
 }

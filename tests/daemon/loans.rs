@@ -11,7 +11,7 @@ const SETTINGS: &str = "daemon.sample_period = \"500ms\"\n\
 #[ignore = "needs root and cgroups"]
 fn a_task_that_sleeps_lends_its_slot_until_it_wakes() {
     let mut daemon = Daemon::start("loans", SETTINGS);
-    // It computes as long as it is told to stop sleeping.
+    // It computes once it was sent a signal.
     let script = "trap 'awake=1' USR1; while [ -z \"$awake\" ]; do sleep 1000 & wait; kill $!; done; while :; do :; done";
     let sleeper = daemon.run(&[], &["bash", "-c", script]);
     let lender = daemon.task_of(sleeper);

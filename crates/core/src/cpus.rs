@@ -48,7 +48,8 @@ impl CpuSet {
         self.iter().filter(|cpu| !other.contains(*cpu)).collect()
     }
 
-    fn iter(&self) -> impl Iterator<Item = u32> {
+    /// Those that are in it, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.bits.iter().zip(0u32..).filter_map(|(bit, cpu)| bit.then_some(cpu))
     }
 }

@@ -30,6 +30,7 @@ mod opening;
 pub mod order;
 pub mod pace;
 mod parked;
+pub mod pinning;
 pub mod probe;
 pub mod ramp;
 pub mod rate;

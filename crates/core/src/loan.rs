@@ -9,8 +9,8 @@
 //!   that. A task that others froze or stopped is idle at once.
 //! - Who lends is [`looked`](Loans::look) at every [`LOOK`](crate::lane::LOOK), while anybody borrows. One that
 //!   used more than [`WAKES`] of a CPU since then lends no more, and the loan that was made last ends,
-//!   whoever it is: which slot a borrower has is nobody's question. So for up to a look a lender and a
-//!   borrower share a CPU as equals.
+//!   whoever it is: no borrower has a certain slot. So for up to 100 ms a lender and a borrower share a CPU
+//!   as equals.
 //! - One that woke has to be idle for twice as many cycles before it lends again, at most
 //!   [`MOST_CYCLES`], so that weights are seldom written. After [`FORGIVEN`] of lending it begins anew.
 //! - A borrower stays in its passive slot in all counts, and what schedulers are offered knows no loans.
@@ -190,7 +190,7 @@ impl Loans {
         let new: Vec<TaskId> = new.collect();
         self.borrowers.extend(new);
         if self.borrowers.is_empty() {
-            // What they use while nobody looks is not compared.
+            // What they use while none is looked at is not compared.
             self.active.values_mut().for_each(|record| record.looked = None);
         }
     }

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use super::Measured;
 use super::capacity::CpuShares;
-use super::cpus::UsableCpus;
+use super::cpus::{CpuSet, UsableCpus};
 use super::event::{Event, EventKind};
 use super::exit::Exit;
 use super::guard::freeze::FreezePolicy;

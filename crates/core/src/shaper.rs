@@ -26,6 +26,7 @@ mod neighbours;
 mod opening;
 mod order;
 mod parking;
+mod pinning;
 mod placement;
 pub mod queue;
 mod ramp;
@@ -41,7 +42,7 @@ use serde_json::{Map, Value, json};
 
 use super::bound::Bound;
 use super::capacity::FreeWindow;
-use super::cpus::UsableCpus;
+use super::cpus::{CpuSet, UsableCpus};
 use super::event::{Change, Event, EventKind};
 use super::freed::Freed;
 use super::guard::Guard;
@@ -73,6 +74,8 @@ use crate::units::{BootTime, Moment, WallTime};
 pub struct Shaper {
     pub(super) policy: Policy,
     pub(super) cpus: UsableCpus,
+    /// Tasks that may not use all of them, and which they may.
+    pub(super) pinned: BTreeMap<TaskId, CpuSet>,
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
     /// Tasks that had come or gone when expanded slots were closed because no task took them.
@@ -140,6 +143,7 @@ impl Shaper {
         let mut shaper = Shaper {
             policy,
             cpus: cpus.into(),
+            pinned: BTreeMap::new(),
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             untaken: None,
@@ -427,8 +431,9 @@ impl Shaper {
             Input::Resume => self.resume(now),
             Input::Configure(policy) => self.set_policy(policy, now),
             Input::Tick => self.expire(now),
-            Input::Cycle { mut node, at, tasks } => {
+            Input::Cycle { mut node, at, tasks, pinned } => {
                 self.follow_cpus(&node, now);
+                self.pinned = pinned.into_iter().collect();
                 for reading in tasks {
                     self.read(at, reading);
                 }

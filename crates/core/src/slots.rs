@@ -214,6 +214,11 @@ impl Slots {
         self.running(&self.passive).next()
     }
 
+    /// Those in active slots that can run, in order.
+    pub fn active_that_run(&self) -> impl Iterator<Item = (Rank, TaskId)> {
+        self.running(&self.active)
+    }
+
     /// Those in passive slots that can run, in order.
     pub fn passive_that_run(&self) -> impl Iterator<Item = TaskId> {
         self.running(&self.passive).map(|(_, task)| task)

@@ -31,6 +31,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::cpus::CpuSet;
 use super::event::{Change, Event, EventKind};
 use super::exit::Exit;
 use super::measured::Measured;
@@ -267,6 +268,8 @@ pub enum Input {
         at: BootTime,
         /// What was read of them.
         tasks: Vec<Reading>,
+        /// Those that may not run on every CPU, and the CPUs that they may.
+        pinned: Vec<(TaskId, CpuSet)>,
     },
     /// A reading between two cycles, while a request waits ([`super::ramp`]).
     Ramp {

@@ -147,6 +147,7 @@ impl<W: World> Executor<'_, W> {
             disks,
             effects,
             halts,
+            pinned,
             frozen_root,
         } = report;
         self.state.whole_disks = disks;
@@ -190,7 +191,7 @@ impl<W: World> Executor<'_, W> {
             .collect();
         self.take_root(frozen_root);
         self.take_halts(halts);
-        self.push(Input::Cycle { node, at: sample.at, tasks });
+        self.push(Input::Cycle { node, at: sample.at, tasks, pinned });
         Comparison { asked_at, kernel, outside, entered, effects }
     }
 

@@ -9,6 +9,7 @@ use super::keeping::UnitReport;
 use crate::command::{CommandError, Reply};
 use crate::found::DiscoveredTask as FoundProcess;
 use crate::group::{Attached, CgroupError, Drift, Effects, Group, KernelView};
+use lrs_core::cpus::CpuSet;
 use lrs_core::exit::Exit;
 use lrs_core::model::{TaskId, Tier};
 use lrs_core::sample::{NodeSample, Sample, ThreadLook};
@@ -181,6 +182,8 @@ pub struct CycleReport {
     pub effects: Option<Effects>,
     /// What others did to tasks that were looked at for it.
     pub halts: Vec<(TaskId, Option<Halt>)>,
+    /// Tasks that may not run on every CPU, and the CPUs that they may.
+    pub pinned: Vec<(TaskId, CpuSet)>,
     /// The file by which others froze the root; the error says what could not be read.
     pub frozen_root: Result<Option<PathBuf>, String>,
 }

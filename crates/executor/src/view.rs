@@ -112,6 +112,7 @@ pub fn task(
         },
         loan: loans.has(task.id),
         lends: loans.lends(task.id),
+        cpus: core.pinned(task.id).map(|cpus| cpus.to_string()),
     }
 }
 

@@ -24,6 +24,7 @@ const FIELDS: &[Field] = &[
     Field("class", "CLASS", Column::Text, |task| wire::class_word(task.class).to_owned()),
     Field("computing_rate", "RATE", Column::Figure, |task| rate(task.computing_rate)),
     Field("cpu_share", "CPU", Column::Figure, |task| percent(task.cpu_share)),
+    Field("cpus", "CPUS", Column::Text, |task| text(task.task.cpus.as_deref())),
     Field("write_bytes_per_sec", "WRITE/s", Column::Figure, |task| {
         brief_rate(task.write_bytes_per_sec)
     }),
@@ -112,7 +113,9 @@ pub(crate) fn tasks(
         let fits = USUAL.iter().find(|(width, _)| out.width() >= *width);
         fits.map_or(&[][..], |(_, names)| names)
     };
+    let pinned = tasks.iter().any(|task| task.cpus.is_some());
     let names: Vec<&str> = match &args.output[..] {
+        [] if pinned => with_cpus(usual()),
         [] => usual().to_vec(),
         asked => asked.iter().map(String::as_str).collect(),
     };
@@ -124,6 +127,15 @@ pub(crate) fn tasks(
         table.row(fields.iter().map(|field| field.3(OnNode { task, cpus })).collect());
     }
     out.table(&if args.no_header { table.without_heads() } else { table })
+}
+
+/// Beside what they use of the CPUs, which they may use, where not all may use all.
+fn with_cpus(usual: &[&'static str]) -> Vec<&'static str> {
+    let beside = |name: &&'static str| match *name {
+        "cpu_share" => vec!["cpu_share", "cpus"],
+        other => vec![other],
+    };
+    usual.iter().flat_map(beside).collect()
 }
 
 /// By a field of the JSON, descending with `-` in front; what is unknown stands last.

@@ -94,6 +94,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
                 percent(task.cpu_share)
             ),
         ),
+        ("cpus", task.task.cpus.clone().unwrap_or_else(|| "all that tasks may use".to_owned())),
         (
             "disk",
             format!(

@@ -86,6 +86,8 @@ impl Task {
     #[zbus(property)] fn loan(&self) -> bool { self.task.loan }
     /// It sleeps in its active slot, which is on loan while another can use it.
     #[zbus(property)] fn lends(&self) -> bool { self.task.lends }
+    /// The CPUs it may use, "0-3,5"; empty: all that tasks may.
+    #[zbus(property)] fn cpus(&self) -> String { text(self.task.cpus.as_deref()) }
     /// yarn, or rule and its name; empty: admitted by a client.
     #[zbus(property)] fn found_by(&self) -> String { text(self.task.found_by.as_deref()) }
     /// Behind every task that is not.
@@ -141,7 +143,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
     same!(
         id name job kind group pid uid tier priority class admitted_at promoted_at attachment overflow
         slotless frozen stopped contested main_exited cgroup ratio_group unit found_by stays_because
-        lost_by_move loan lends cpu_lane opportunistic cpu_quota repaired
+        lost_by_move loan lends cpus cpu_lane opportunistic cpu_quota repaired
         exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec
         read_bytes_per_sec elapsed_seconds expected_remaining_seconds kernel resident_bytes

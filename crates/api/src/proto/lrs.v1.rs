@@ -478,6 +478,10 @@ pub struct Task {
     /// It sleeps in its active slot, which is on loan while another can use it.
     #[prost(bool, tag = "44")]
     pub lends: bool,
+    /// The CPUs its main process may use, as "0-3,5", where they are not all that tasks may use. Absent: it may
+    /// use those, or that is not known yet.
+    #[prost(string, optional, tag = "45")]
+    pub cpus: ::core::option::Option<::prost::alloc::string::String>,
     /// How the main process ended while others of the task run on: its exit status, or the signal that
     /// killed it. Both absent: it runs, or how it ended is not known.
     #[prost(int32, optional, tag = "36")]

@@ -106,6 +106,11 @@ pub(super) enum Op {
         pick: usize,
         odd: bool,
     },
+    /// It may use these of the first three CPUs; all: every CPU.
+    Pin {
+        pick: usize,
+        cpus: u8,
+    },
     /// Each task that is looked at used so many milliseconds.
     CpuLook {
         ms: Option<u64>,
@@ -165,6 +170,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         2 => (pick(), 0..300u64).prop_map(|(pick, bytes)| Op::Resident { pick, bytes }),
         20 => (1..60u64, 10..200u64).prop_map(|(ms, bursts)| Op::Bursts { ms, bursts }),
         4 => (pick(), any::<bool>()).prop_map(|(pick, odd)| Op::Sleep { pick, odd }),
+        6 => (pick(), 1..8u8).prop_map(|(pick, cpus)| Op::Pin { pick, cpus }),
         3 => prop::option::of(0..60u64).prop_map(|ms| Op::CpuLook { ms }),
         1 => Just(Op::Restart),
         9 => (pick(), 0..11u8, any::<bool>())
@@ -418,6 +424,14 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 let sample =
                     TaskSample { cpu: Some(world.uses(task, 0, 0).0), pressure, ..used(0) };
                 shaper.read(now.boot, Reading { task, due: true, sample });
+            }
+        }
+        Op::Pin { pick, cpus } => {
+            if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
+                let set: CpuSet = (0..3).filter(|cpu| cpus & (1 << cpu) != 0).collect();
+                shaper.pinned.insert(id, set);
+                shaper.pinned.retain(|_, set| set.len() < 3);
+                shaper.rearrange(now);
             }
         }
         Op::CpuLook { ms } => {

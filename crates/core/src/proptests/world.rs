@@ -213,6 +213,7 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
         "reservations promised and held differ"
     );
     assert_eq!(shaper.waiting(), world.waiting.len());
+    assert_eq!(shaper.swaps_for_cpus(), [], "another choice uses more CPUs");
     let loans = shaper.loans();
     assert!(loans.borrowers().len() <= loans.lent(), "more slots are borrowed than lent");
     for id in loans.borrowers() {

@@ -18,7 +18,7 @@ impl Shaper {
         &self.loans
     }
 
-    /// Whose CPU counters are wanted every [`LOOK`](crate::lane::LOOK).
+    /// Tasks with CPU counters that are wanted every [`LOOK`](crate::lane::LOOK).
     pub fn looked_at(&self) -> impl Iterator<Item = TaskId> {
         self.lane.members().chain(self.loans.watched())
     }

@@ -52,7 +52,7 @@ impl Shaper {
                     // A promise never keeps running work waiting.
                     self.move_reservation(id, Tier::Passive);
                 }
-                let best = self.borrower_before(best);
+                let best = self.first_for_cpus(self.borrower_before(best));
                 self.promote(best, "an active slot came free", None, now);
             }
             while let (Some((best, up)), Some((worst, down))) =
@@ -64,6 +64,7 @@ impl Shaper {
                 self.demote(down, "a task of higher priority needed its slot", Some(up), now);
                 self.promote(up, "its priority is above the lowest active one", Some(down), now);
             }
+            self.spread_over_cpus(now);
             if self.put_opportunistic_last(now) {
                 // What came into a slot takes part in the rules of priority.
                 continue;
@@ -222,7 +223,8 @@ impl Shaper {
             }
         };
         self.step.set_level(id, seat.tier().into());
-        let inputs = self.slot_inputs();
+        let mut inputs = self.slot_inputs();
+        self.insert_cpus(id, &mut inputs);
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(from.to_string());
             event.to = Some(seat.tier().to_string());
@@ -414,6 +416,7 @@ impl Shaper {
         }
         self.lane.forget(id);
         self.loans.forget(id);
+        self.pinned.remove(&id);
         self.ladder.forget(id);
         Some(task)
     }

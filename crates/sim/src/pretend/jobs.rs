@@ -305,6 +305,7 @@ impl Pretend {
             disks: Vec::new(),
             effects: None,
             halts,
+            pinned: Vec::new(),
             frozen_root: Ok(frozen),
         }
     }
