@@ -68,7 +68,7 @@ struct Load {
 fn start(weight: &str) -> Node {
     let passive = 2 * cpus();
     Node::start(&format!(
-        "{PERIOD}\nslots.expand = false\nslots.passive = {passive}\ntiers.root_weight = {weight}"
+        "{PERIOD}\nslots.expand = false\nslots.lend = false\nslots.passive = {passive}\ntiers.root_weight = {weight}"
     ))
 }
 
