@@ -26,8 +26,6 @@ struct Shown<'a> {
     one: &'a SettingReport,
     /// Run time of the first task on each core over that of one alone, mean.
     first_tasks: Option<f64>,
-    /// CPU seconds of the tasks of a run, median.
-    cpu_seconds: Option<f64>,
 }
 
 /// Prints the report.
@@ -50,7 +48,7 @@ pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(
         load.settings.iter().map(|one| Shown::of(one, runs, machine.cpus)).collect();
     table(&shown, out)?;
     out.line("")?;
-    for sentence in sentences(&shown) {
+    for sentence in sentences(&shown).into_iter().chain(limit(load)) {
         out.line(wrap("", 0, &sentence, width))?;
     }
     let last = load.reference().and_then(|lrs| {
@@ -93,15 +91,7 @@ impl<'a> Shown<'a> {
                 .filter_map(|task| ratio(&task))
                 .collect::<Vec<_>>()
         });
-        let seconds = counted.iter().filter_map(|run| {
-            let share = run.node.effective? - run.node.others?;
-            Some(share * run.lasted_seconds * f64::from(cpus))
-        });
-        Shown {
-            one,
-            first_tasks: Spread::new(firsts.collect()).map(|all| all.mean()),
-            cpu_seconds: Spread::new(seconds.collect()).map(|all| all.median()),
-        }
+        Shown { one, first_tasks: Spread::new(firsts.collect()).map(|all| all.mean()) }
     }
 
     fn figures(&self) -> &Figures {
@@ -129,7 +119,7 @@ fn table(shown: &[Shown<'_>], out: &mut Output) -> Result<(), Failure> {
             words::seconds(figures.response_mean),
             words::seconds(figures.makespan.as_ref().map(|makespan| makespan.median)),
             each.collect::<Vec<_>>().join(", "),
-            words::known(it.cpu_seconds, words::figure),
+            words::known(it.figures().cpu_seconds, words::figure),
             words::percent(figures.effective),
             words::percent(figures.iowait),
         ]);
@@ -167,17 +157,17 @@ fn sentences(shown: &[Shown<'_>]) -> Vec<String> {
         let apart = ours.range[1] < theirs.range[0] || theirs.range[1] < ours.range[0];
         sentences.push(match change {
             change if !apart || change.abs() < LEVEL => format!(
-                "All tasks were done after about the same time as with the better number of slots \
+                "All tasks were done after about the same time as with the best number of slots \
                  ({}).",
                 best.one.name
             ),
             change if change < 0.0 => format!(
-                "All tasks were done after {:.0}% less time than with the better number of slots \
+                "All tasks were done after {:.0}% less time than with the best number of slots \
                  ({}).",
                 -change, best.one.name
             ),
             change => format!(
-                "All tasks were done after {change:.0}% more time than with the better number of \
+                "All tasks were done after {change:.0}% more time than with the best number of \
                  slots ({}): LRS lost here.",
                 best.one.name
             ),
@@ -192,6 +182,16 @@ fn sentences(shown: &[Shown<'_>]) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// How near LRS came to what the node can do.
+fn limit(load: &LoadReport) -> Option<String> {
+    let (limit, beside) = load.limit.as_ref().zip(load.reference()?.beside_limit)?;
+    Some(format!(
+        "The CPUs cannot do this in less than {}: LRS took {:.2} times that.",
+        words::seconds(Some(limit.seconds)),
+        beside.ratio
+    ))
 }
 
 /// The slots in use over the time of a run, a figure a column; `+` is more than 9.

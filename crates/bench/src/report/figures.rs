@@ -72,6 +72,8 @@ pub(crate) struct Figures {
     pub(crate) steal: Option<f64>,
     /// Share of CPU time used by others than the tasks.
     pub(crate) others: Option<f64>,
+    /// CPU seconds of the tasks of a run.
+    pub(crate) cpu_seconds: Option<f64>,
     /// Of all CPUs.
     pub(crate) context_switches_per_second: Option<f64>,
     /// Of the disk of the working directory.
@@ -110,7 +112,7 @@ pub(crate) struct Alone {
 
 impl Figures {
     /// Of `runs`, all complete and of one setting; `alone` are the runs of single tasks.
-    pub(super) fn new(runs: &[&Run], alone: &[&Run]) -> Figures {
+    pub(super) fn new(runs: &[&Run], alone: &[&Run], cpus: u32) -> Figures {
         let makespans: Vec<Makespan> = runs
             .iter()
             .filter_map(|run| Some(Makespan { round: run.round, seconds: run.makespan_seconds? }))
@@ -149,6 +151,10 @@ impl Figures {
             iowait: median(runs, |run| run.node.iowait),
             steal: median(runs, |run| run.node.steal),
             others: median(runs, |run| run.node.others),
+            cpu_seconds: median(runs, |run| {
+                let share = run.node.effective? - run.node.others?;
+                Some(share * run.lasted_seconds * f64::from(cpus))
+            }),
             context_switches_per_second: median(runs, |run| {
                 let switches = run.node.context_switches? as f64;
                 (run.lasted_seconds > 0.0).then(|| switches / run.lasted_seconds)

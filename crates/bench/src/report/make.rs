@@ -6,6 +6,7 @@
 //! complete ([`super::compare`]).
 
 use super::figures::{self, Figures};
+use super::limit::Limit;
 use super::model::{Failed, LoadReport, Report, SettingReport, complete, is_complete, kind_name};
 use super::{compare, warnings};
 use crate::record::{Load, Machine, Run, SettingKind};
@@ -47,7 +48,7 @@ impl LoadReport {
             compare::ratio(&complete(runs, reference), &complete(runs, again))
         });
         let shaped = machine.settings.iter().filter(|setting| setting.kind != SettingKind::Alone);
-        let settings: Vec<SettingReport> = shaped
+        let mut settings: Vec<SettingReport> = shaped
             .filter_map(|setting| {
                 let made = runs.iter().filter(|run| run.setting == setting.name).count();
                 let counted = complete(runs, &setting.name);
@@ -58,12 +59,19 @@ impl LoadReport {
                     name: setting.name.clone(),
                     kind: setting.kind,
                     runs: made,
-                    figures: Figures::new(&counted, &alone_runs),
+                    figures: Figures::new(&counted, &alone_runs, machine.cpus),
                     verdict: ratio.as_ref().map(|ratio| ratio.verdict(noise.as_ref())),
                     ratio,
+                    beside_limit: None,
                 })
             })
             .collect();
+        let alone = figures::alone(&alone_runs);
+        let limit = Limit::new(settings.iter().map(|one| &one.figures), &alone, machine.cpus);
+        for one in &mut settings {
+            one.beside_limit =
+                limit.as_ref().and_then(|limit| limit.beside(&one.figures, machine.cpus));
+        }
         let comparisons = reference
             .map(|reference| compare::comparisons(reference, &settings, runs, noise.as_ref()))
             .unwrap_or_default();
@@ -83,7 +91,8 @@ impl LoadReport {
             ),
             comparisons,
             noise,
-            alone: figures::alone(&alone_runs),
+            alone,
+            limit,
             failed: failed.collect(),
             shown_round: shown_round(runs, reference, &settings),
             settings,

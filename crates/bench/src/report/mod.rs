@@ -9,6 +9,7 @@
 mod compare;
 mod demo;
 mod figures;
+mod limit;
 mod make;
 mod model;
 mod page;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::figures::{Alone, Figures};
+use super::limit::{Beside, Limit};
 use super::ratio::{Comparison, Effect, Mean, Ratio};
 use crate::record::{Load, Machine, Run, SettingKind};
 
@@ -36,6 +37,8 @@ pub(crate) struct LoadReport {
     pub(crate) noise: Option<Ratio>,
     /// Each group's task by itself.
     pub(crate) alone: Vec<Alone>,
+    /// What no setting can be faster than; None: not known.
+    pub(crate) limit: Option<Limit>,
     /// What makes the figures doubtful.
     pub(crate) warnings: Vec<String>,
     /// Every run that does not count.
@@ -60,6 +63,8 @@ pub(crate) struct SettingReport {
     pub(crate) ratio: Option<Ratio>,
     /// What the ratio says about the reference.
     pub(crate) verdict: Option<Effect>,
+    /// How near it comes to the limit.
+    pub(crate) beside_limit: Option<Beside>,
 }
 
 /// A run that does not count.

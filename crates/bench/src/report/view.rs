@@ -57,6 +57,14 @@ pub(super) const NODE: &[Column] = &[
     column("iowait", On::Both, |one| words::percent(one.figures.iowait)),
     column("others", On::Page, |one| words::percent(one.figures.others)),
     column("slots", On::Both, |one| words::number(one.figures.slots_in_use)),
+    column("/ limit", On::Page, |one| words::known(one.beside_limit, |it| words::figure(it.ratio))),
+    column("idle s", On::Page, |one| words::known(one.beside_limit, |it| words::figure(it.idle))),
+    column("others s", On::Page, |one| {
+        words::known(one.beside_limit, |it| words::figure(it.others))
+    }),
+    column("more CPU s", On::Page, |one| {
+        words::known(one.beside_limit, |it| words::figure(it.grown))
+    }),
     column("csw/s", On::Both, |one| words::rate(one.figures.context_switches_per_second)),
     column("disk", On::Terminal, |one| {
         let Figures { read_bytes, written_bytes, .. } = one.figures;
@@ -182,6 +190,20 @@ pub(super) fn comparisons(load: &LoadReport) -> Vec<(Effect, String)> {
         let nothing = "nothing to compare: no round has both LRS and a static setting";
         lines.push((Effect::TooFewPairs, nothing.to_owned()));
     }
+    let limit = load.limit.as_ref().zip(load.reference()).and_then(|(limit, lrs)| {
+        let beside = lrs.beside_limit?;
+        let sentence = format!(
+            "no order of these tasks takes less than {} here: LRS takes {} times that; of the rest {} are \
+             idle CPUs, {} others on them, {} more CPU time than with the most sparing setting",
+            words::seconds(Some(limit.seconds)),
+            words::figure(beside.ratio),
+            words::seconds(Some(beside.idle)),
+            words::seconds(Some(beside.others)),
+            words::seconds(Some(beside.grown))
+        );
+        Some((Effect::NoDifference, sentence))
+    });
+    lines.extend(limit);
     let noise = load.noise.as_ref().map(|noise| {
         (Effect::NoDifference, format!("LRS over itself: {}", words::ratio_with_pairs(noise)))
     });

@@ -252,6 +252,10 @@ pub(super) fn methods(machine: &Machine) -> Vec<String> {
         "Run time: slot to exit. Response: arrival to exit. Mean and p95 (nearest rank; of fewer \
          than 20 tasks the longest) within a run, median over the runs."
             .to_owned(),
+        "Limit: no order of the tasks can be done sooner, by the least CPU seconds of any setting spread over all \
+         CPUs and by the longest task alone; what disks need is not in it. Beyond it are, in seconds of \
+         all CPUs: idle, others, and more CPU seconds of the tasks than the least."
+            .to_owned(),
         "Slowdown: run time of tasks that were active from begin to end (with static slots: all) \
          over that of one of their group by itself in the same round; median over all such tasks."
             .to_owned(),
