@@ -33,6 +33,9 @@ pub const MAX_JOBS: usize = 4096;
 /// takes the weight of one from those before it, so after 22 more these weigh half.
 const REMEMBERED: u64 = 32;
 
+/// Standard deviations above the mean of what is as large as 95 of 100 (one side of a normal distribution).
+const LARGE: f64 = 1.645;
+
 /// What finished tasks of a job say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
@@ -269,6 +272,14 @@ impl Jobs {
         self.jobs.get(key)?.finished.resident.mean().map(|bytes| Bytes(bytes as u64))
     }
 
+    /// A size that 95 of 100 of its tasks do not exceed, by the mean and the spread of those that
+    /// finished; once that of one is known.
+    pub fn large_resident(&self, key: &JobKey) -> Option<Bytes> {
+        let resident = &self.jobs.get(key)?.finished.resident;
+        let bytes = resident.mean()? + LARGE * resident.spread().unwrap_or(0.0);
+        Some(Bytes(bytes as u64))
+    }
+
     /// A running task of `key` is in this group.
     pub fn name_group(&mut self, key: &JobKey, group: Option<&Label>) {
         if let Some(job) = self.jobs.get_mut(key) {
@@ -341,6 +352,17 @@ mod tests {
         let rate = rate_of(&jobs, &key("grep")).unwrap();
         assert!((rate - 0.3).abs() < 1e-9, "{rate}");
         assert_eq!(jobs.iter().next().unwrap().2.count, 3);
+    }
+
+    #[test]
+    fn a_large_task_is_larger_than_nearly_all() {
+        let mut jobs = Jobs::default();
+        for bytes in [100.0, 100.0, 300.0, 300.0] {
+            jobs.ended(key("sort"), End { resident: Some(bytes), ..End::default() });
+        }
+        assert_eq!(jobs.large_resident(&key("sort")), Some(Bytes(364)));
+        assert_eq!(jobs.mean_resident(&key("sort")), Some(Bytes(200)));
+        assert_eq!(jobs.large_resident(&key("grep")), None);
     }
 
     #[test]

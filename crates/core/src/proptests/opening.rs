@@ -7,7 +7,7 @@ use crate::probe::Formula;
 use crate::slots::Seat;
 
 /// Bytes that each task takes.
-const SIZE: u64 = 100;
+const SIZE: u64 = 64 << 20;
 
 fn labels(job: &str) -> Labels {
     Labels { job: Some(Label::new(job).unwrap()), ..Labels::default() }

@@ -159,7 +159,8 @@ impl Shaper {
 
     /// Opens a passive slot for a task of `job`, if memory allows.
     fn open_one(&mut self, job: &JobKey, now: Moment) -> bool {
-        let resident = self.jobs.mean_resident(job).or(self.opening.resident);
+        let of_job = self.jobs.large_resident(job);
+        let resident = Some(of_job.unwrap_or_else(|| self.largest_resident()));
         let Some(memory) = self.opening.memory.take() else { return false };
         let (room, reserve) = self.room_that_binds(&memory);
         let available = room.available;
@@ -171,7 +172,7 @@ impl Shaper {
         }
         let mut inputs = Map::new();
         inputs.insert("job".into(), json!(job.job));
-        inputs.insert("mean_resident_bytes".into(), json!(resident));
+        inputs.insert("task_bytes".into(), json!(resident));
         inputs.insert("memory_available_bytes".into(), json!(available));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
         room.name_limit(&mut inputs);

@@ -3,7 +3,7 @@
 
 use super::Shaper;
 use crate::measured::Measured;
-use crate::ramp::{GROWS, STILL_COMING};
+use crate::ramp::{GROWS, LEAST_SIZE, STILL_COMING};
 use crate::task::Task;
 use crate::units::{BootTime, Bytes, Moment};
 
@@ -19,16 +19,29 @@ impl Shaper {
 
     /// Memory that new tasks have yet to take. `resident`: the mean size of the tasks.
     pub(crate) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
+        let mut largest = None;
         let to_come = |task: &Task| {
-            let of_job = task.job_key().and_then(|key| self.jobs.mean_resident(&key));
             // What no cycle has read yet took the place of one that ended, or a new slot.
             let has = task.counts.last.and_then(|(_, last)| last.resident)?;
-            Some(of_job.or(resident)?.0.saturating_sub(has.0))
+            let will_have = match task.job_key() {
+                Some(job) => self
+                    .jobs
+                    .large_resident(&job)
+                    .unwrap_or_else(|| *largest.get_or_insert_with(|| self.largest_resident())),
+                None => resident?,
+            };
+            Some(will_have.0.saturating_sub(has.0))
         };
         let young = self.tasks().map(|(_, task)| task);
         let young = young.filter(|task| now.since(task.admitted_at.boot) < GROWS);
         let of_tasks = young.filter_map(to_come).fold(0, u64::saturating_add);
         Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
+    }
+
+    /// What a task of a job of which nothing is known may take: as much as the largest one that runs.
+    pub(crate) fn largest_resident(&self) -> Bytes {
+        let peaks = self.tasks.values().filter_map(|task| task.counts.peak_resident);
+        peaks.max().unwrap_or_default().max(LEAST_SIZE)
     }
 
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
