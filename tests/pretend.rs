@@ -41,6 +41,25 @@ fn tasks_run_and_are_promoted_with_their_statuses() {
 }
 
 #[test]
+fn why_says_what_happened_of_late_and_to_a_job() {
+    let mut daemon = pretending("");
+    for (job, exit) in [("day", 0), ("day", 1), ("night", 0)] {
+        let task = daemon.run(&["--job", job], &["sh", "-c", &format!("exit {exit}")]);
+        assert_eq!(daemon.join(task).code(), Some(exit));
+    }
+    daemon.eventually("all three are over", |daemon| {
+        let ended = |event: &serde_json::Value| event["type"] == "exit";
+        (daemon.events().into_iter().filter(ended).count() == 3).then_some(())
+    });
+    let lately = daemon.ok(&["why"]);
+    assert!(lately.contains("day: 2 admitted, 2 completed, 1 failed"), "{lately}");
+    assert!(lately.contains("started"), "{lately}");
+    let of_job = daemon.ok(&["why", "night"]);
+    assert!(of_job.contains("admitted -> active") && !of_job.contains("job day"), "{of_job}");
+    daemon.refused(&["why", "weekly"], 1, "nothing is known about weekly");
+}
+
+#[test]
 fn it_says_that_it_is_pretended_takes_a_reload_and_stops() {
     let mut daemon = pretending("");
     let status = daemon.status();

@@ -199,15 +199,17 @@ pub(super) enum Command {
         lrsctl events --since 10m --job nightly\n  \
         lrsctl events -n 20 --no-follow --type promoted,demoted")]
     Events(EventsArgs),
-    /// Every decision that touched a task or reservation, with its inputs
+    /// Every decision that touched a task or reservation, with its inputs; without TASK, what changed
+    /// in the last ten minutes
     #[command(after_help = "Examples:\n  \
         lrsctl why nightly-17\n  \
-        lrsctl why slots")]
+        lrsctl why slots\n  \
+        lrsctl why")]
     Why {
-        /// Id of the task, its number (the end of the id) or its name; or id of a reservation; or
-        /// "slots": how many there are; "guard": what it held, and why
+        /// Id of the task, its number (the end of the id) or its name; or id of a reservation; or a job;
+        /// or "slots": how many there are; "guard": what it held, and why
         #[arg(value_name = "TASK")]
-        id: String,
+        word: Option<String>,
     },
     /// Take no new tasks; running ones go on
     ///

@@ -33,33 +33,7 @@ pub(super) fn events(
     out: &mut Output,
 ) -> Result<(), Failure> {
     super::runtime()?.block_on(async {
-        let (mut connection, tasks) = in_time(lrsd, async {
-            let connection = client::connect(lrsd).await?;
-            let tasks = all_tasks(connection.clone()).await;
-            Ok::<_, Failure>((connection, tasks.map_err(|status| broken(&status, None))?))
-        })
-        .await??;
-        let task = match &args.task {
-            // A word that stands for none may stand for one that is over.
-            Some(word) => match one(word, &tasks).map_err(|status| broken(&status, None))? {
-                Some(task) => Some(task.id.clone()),
-                None => Some(word.clone()),
-            },
-            None => None,
-        };
-        let names = tasks.iter().map(|task| (task.id.clone(), Names::of_task(task))).collect();
-        let (since, from) = match args.since {
-            Some(Since::Seq(seq)) => (Some(seq), None),
-            Some(Since::Ago(ago)) => {
-                let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
-                let from = clock::now().wall.unix_micros().saturating_sub(ago);
-                (Some(1), Some(WallTime::from_unix_micros(from)))
-            }
-            // "Print the past and end" is about all of the past when no beginning is named.
-            None => ((args.no_follow || args.last.is_some()).then_some(1), None),
-        };
-        let mut reader =
-            EventReader { lrsd, args, times, task, from, names, last: VecDeque::new(), lost: None };
+        let (mut connection, mut reader, since) = open(lrsd, args, times).await?;
         let mut next = since;
         if args.last.is_some() {
             next = reader.read(&mut connection, next, true, out).await?;
@@ -70,6 +44,57 @@ pub(super) fn events(
         }
         reader.read(&mut connection, next, args.no_follow, out).await.map(drop)
     })
+}
+
+/// The events that are kept, of those that `args` asks for, and what their tasks are known by.
+pub(super) fn past(
+    lrsd: &Lrsd,
+    args: EventsArgs,
+    times: &Times,
+    out: &mut Output,
+) -> Result<Vec<(proto::Event, Option<Names>)>, Failure> {
+    let args = EventsArgs { no_follow: true, last: Some(usize::MAX), ..args };
+    super::runtime()?.block_on(async {
+        let (mut connection, mut reader, since) = open(lrsd, &args, times).await?;
+        reader.read(&mut connection, since, true, out).await?;
+        Ok(reader.last.into())
+    })
+}
+
+/// A connection, what reads from it, and the number of the first event.
+async fn open<'a>(
+    lrsd: &'a Lrsd,
+    args: &'a EventsArgs,
+    times: &'a Times,
+) -> Result<(Connection, EventReader<'a>, Option<u64>), Failure> {
+    let (connection, tasks) = in_time(lrsd, async {
+        let connection = client::connect(lrsd).await?;
+        let tasks = all_tasks(connection.clone()).await;
+        Ok::<_, Failure>((connection, tasks.map_err(|status| broken(&status, None))?))
+    })
+    .await??;
+    let task = match &args.task {
+        // A word that stands for none may stand for one that is over.
+        Some(word) => match one(word, &tasks).map_err(|status| broken(&status, None))? {
+            Some(task) => Some(task.id.clone()),
+            None => Some(word.clone()),
+        },
+        None => None,
+    };
+    let names = tasks.iter().map(|task| (task.id.clone(), Names::of_task(task))).collect();
+    let (since, from) = match args.since {
+        Some(Since::Seq(seq)) => (Some(seq), None),
+        Some(Since::Ago(ago)) => {
+            let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
+            let from = clock::now().wall.unix_micros().saturating_sub(ago);
+            (Some(1), Some(WallTime::from_unix_micros(from)))
+        }
+        // "Print the past and end" is about all of the past when no beginning is named.
+        None => ((args.no_follow || args.last.is_some()).then_some(1), None),
+    };
+    let reader =
+        EventReader { lrsd, args, times, task, from, names, last: VecDeque::new(), lost: None };
+    Ok((connection, reader, since))
 }
 
 fn broken(status: &tonic::Status, next: Option<u64>) -> Failure {

@@ -6,11 +6,10 @@ use super::args::{HistoryArgs, TasksArgs};
 use super::client::{Lrsd, ask, ended_tasks};
 use super::failure::{Exit, Failure, Purpose};
 use super::handle::with_id;
-use super::output::{Output, Talk, printable, say};
+use super::output::{Output, Talk, printable};
 use super::show;
 use super::show::when::Times;
 use crate::core::pace::hangs;
-use crate::publish::SLOTS;
 use crate::units::WallTime;
 use crate::{clock, proto, wire};
 use lrs_api::client::{Connection, all_tasks};
@@ -106,28 +105,6 @@ pub(super) fn history(
     };
     let tasks = ask(lrsd, Purpose::Other, |lrsd| ended_tasks(lrsd, asked))?;
     if out.is_json() { out.json(&tasks) } else { show::history::table(&tasks, &args, times, out) }
-}
-
-/// `lrsctl why ID`
-pub(super) fn why(lrsd: &Lrsd, id: String, times: &Times, out: &mut Output) -> Result<(), Failure> {
-    let story = ask(lrsd, Purpose::Other, |lrsd| {
-        with_id(lrsd, id.clone(), |mut lrsd, id| async move {
-            lrsd.explain(proto::ExplainRequest { id }).await.map(tonic::Response::into_inner)
-        })
-    })?;
-    if out.is_json() {
-        return out.json(&story);
-    }
-    show::events::why(&id, &story, times, out)?;
-    if id == SLOTS {
-        let status = ask(lrsd, Purpose::Other, |mut lrsd| async move {
-            lrsd.get_status(proto::GetStatusRequest {}).await.map(tonic::Response::into_inner)
-        })?;
-        if let Some(why) = show::status::no_more_slots(&status) {
-            say(format_args!("{why}"));
-        }
-    }
-    Ok(())
 }
 
 /// `lrsctl config show`: the settings in force.

@@ -97,7 +97,7 @@ fn sort_key(text: &str) -> Result<String, String> {
     Err(format!("no such field; there are {}", fields().collect::<Vec<_>>().join(", ")))
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(in crate::cli) struct EventsArgs {
     /// Begin with this event, or this long ago (10m); without it only new events
     #[arg(long, value_name = "SEQ|DUR")]
