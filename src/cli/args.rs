@@ -209,7 +209,7 @@ pub(super) enum Command {
         /// Id of the task, its number (the end of the id) or its name; or id of a reservation; or a job;
         /// or "slots": how many there are; "guard": what it held, and why
         #[arg(value_name = "TASK")]
-        word: Option<String>,
+        id: Option<String>,
     },
     /// Take no new tasks; running ones go on
     ///

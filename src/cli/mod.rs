@@ -89,7 +89,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Jobs { suits: true } => read::suits(lrsd, out),
         Command::History(args) => read::history(lrsd, args, times, out),
         Command::Events(args) => events::events(lrsd, &args, times, out),
-        Command::Why { word } => why::why(lrsd, word, times, out),
+        Command::Why { id } => why::why(lrsd, id, times, out),
         Command::Run(args) if args.each.is_some() => {
             each::each(lrsd, &args).map_err(Failure::of_run)
         }

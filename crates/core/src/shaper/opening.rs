@@ -160,11 +160,11 @@ impl Shaper {
     /// Opens a passive slot for a task of `job`, if memory allows.
     fn open_one(&mut self, job: &JobKey, now: Moment) -> bool {
         let of_job = self.jobs.large_resident(job);
-        let resident = Some(of_job.unwrap_or_else(|| self.largest_resident()));
+        let resident = of_job.unwrap_or_else(|| self.largest_resident());
         let Some(memory) = self.opening.memory.take() else { return false };
         let (room, reserve) = self.room_that_binds(&memory);
         let available = room.available;
-        if slots_that_fit(1, resident, Some(available), reserve) == 0 {
+        if slots_that_fit(1, Some(resident), Some(available), reserve) == 0 {
             self.bound = Some(Bound::Memory);
             self.opening.lacks_memory = true;
             self.opening.memory = Some(memory);
@@ -176,8 +176,8 @@ impl Shaper {
         inputs.insert("memory_available_bytes".into(), json!(available));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
         room.name_limit(&mut inputs);
-        self.opening.memory = Some(memory.less(resident.unwrap_or_default()));
-        self.ahead.opened_for(resident);
+        self.opening.memory = Some(memory.less(resident));
+        self.ahead.opened_for(Some(resident));
         self.bound = None;
         let from = self.slots.passive_capacity;
         self.slots.passive_capacity = from + 1;
