@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, 
     let request = proto::AdmitRequest {
         keep_unit: !args.leave_unit,
         leave_unit: args.leave_unit,
+        command: (!args.no_command).then(|| beginning(&args.command)).flatten(),
         ..request(&args.slot, 0, false)
     };
     let away = match args.slot.wait {
@@ -168,7 +170,21 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         wait_forever: false,
         ticket: None,
         unit: None,
+        command: None,
     }
+}
+
+/// What lrsd takes of a command line: 80 bytes without control characters.
+fn beginning(command: &[OsString]) -> Option<String> {
+    let mut text = String::new();
+    let words = command.iter().map(|word| word.to_string_lossy());
+    for c in words.collect::<Vec<_>>().join(" ").chars() {
+        if text.len() + c.len_utf8() > 80 {
+            break;
+        }
+        text.push(if c.is_control() { ' ' } else { c });
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// The `run --each` that started this one: what it closes ends the waiting.

@@ -207,9 +207,8 @@ impl Batch<'_> {
         // A name has the index behind it.
         let name = self.args.slot.name.as_ref().map(|name| format!("{name}-{index}"));
         command.args(self.args.slot.options(name));
-        if self.args.leave_unit {
-            command.arg("--leave-unit");
-        }
+        command.args(self.args.leave_unit.then_some("--leave-unit"));
+        command.args(self.args.no_command.then_some("--no-command"));
         command.arg("--").args(command_of(&self.args.command, &argument));
         command.env("LRS_EACH_INDEX", index.to_string()).env("LRS_EACH_ARG", &argument);
         command.stdin(Stdio::null()).process_group(0);

@@ -231,6 +231,7 @@ fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> R
     systemd.arg("--").arg(&own);
     systemd.arg(unexpanded(OsStr::new(&format!("--endpoint={}", lrsd.endpoint))));
     systemd.args(["run", "--leave-unit"]);
+    systemd.args(args.no_command.then_some("--no-command"));
     let options = args.slot.options(Some(name.to_owned()));
     systemd.args(options.iter().map(|option| unexpanded(OsStr::new(option)))).arg("--");
     systemd.args(args.command.iter().map(|word| unexpanded(word)));

@@ -71,6 +71,9 @@ pub(in crate::cli) struct HistoryArgs {
     /// Only tasks with a main process that ended otherwise than with status 0
     #[arg(long)]
     pub(in crate::cli) failed: bool,
+    /// Only the last N of them
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(in crate::cli) last: Option<usize>,
     /// Columns, by the names of the fields in the JSON
     #[arg(
         long,
@@ -177,6 +180,10 @@ impl SlotArgs {
 pub(in crate::cli) struct RunArgs {
     #[command(flatten)]
     pub(in crate::cli) slot: SlotArgs,
+    /// Do not send the command to lrsd, which keeps its first 80 bytes for its user and admins: for
+    /// commands with a secret in them
+    #[arg(long)]
+    pub(in crate::cli) no_command: bool,
     /// Leave the systemd unit that this runs in, whatever its limits and its stop; an
     /// administrator's also leaves the group of another manager (a container, a scheduler's job)
     #[arg(long)]
@@ -204,6 +211,10 @@ pub(in crate::cli) struct RunArgs {
 pub(in crate::cli) struct SubmitArgs {
     #[command(flatten)]
     pub(in crate::cli) slot: SlotArgs,
+    /// Do not send the command to lrsd, which keeps its first 80 bytes for its user and admins: for
+    /// commands with a secret in them
+    #[arg(long)]
+    pub(in crate::cli) no_command: bool,
     /// Append output and errors to this file, not to the journal
     #[arg(long, short, value_name = "FILE")]
     pub(in crate::cli) output: Option<PathBuf>,
