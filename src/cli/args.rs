@@ -226,6 +226,8 @@ pub(super) enum Command {
     /// Apply a changed configuration file
     Reload,
     /// Check what LRS can do on this node, and what to change; needs no daemon
+    ///
+    /// With --endpoint (or LRS_ENDPOINT) it is checked with the settings of the daemon there.
     #[command(after_help = "Examples:\n  \
         lrsctl doctor --config /etc/lrs/lrs.toml\n  \
         lrsctl doctor --json | jq")]

@@ -2,6 +2,7 @@
 
 use tokio::time::timeout;
 
+use super::admit::{QUEUED, say_waiting};
 use super::args::{PriorityArgs, ReserveArgs};
 use super::client::{Lrsd, ask, connect, in_time, no_answer};
 use super::failure::{Failure, Purpose, from_status};
@@ -9,6 +10,7 @@ use super::handle::{is_queued, with_id};
 use super::output::{Output, printable, say};
 use super::queue::id_of;
 use super::values::{Patience, millis};
+use crate::core::model::ReservationId;
 use crate::proto;
 
 /// `lrsctl release ID`
@@ -73,7 +75,17 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
     };
     let reservation = super::runtime()?.block_on(async {
         let mut connection = in_time(lrsd, connect(lrsd)).await??;
-        let answer = async { connection.reserve(request).await };
+        let mut answer = std::pin::pin!(connection.reserve(request));
+        let answer = async {
+            tokio::select! {
+                biased;
+                answer = answer.as_mut() => answer,
+                () = tokio::time::sleep(QUEUED) => {
+                    say_waiting();
+                    answer.await
+                }
+            }
+        };
         let answer = match args.wait {
             None => in_time(lrsd, answer).await?,
             Some(Patience::Forever) => answer.await,
@@ -94,11 +106,18 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
 
 /// `lrsctl cancel RID`
 pub(super) fn cancel(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
-    ask(lrsd, Purpose::Other, |mut lrsd| async move {
+    let id = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         let named = if is_queued(&id) { None } else { id_of(lrsd.clone(), &id).await? };
         let id = named.unwrap_or(id);
-        lrsd.cancel_reservation(proto::CancelReservationRequest { id }).await.map(drop)
-    })
+        let asked = proto::CancelReservationRequest { id: id.clone() };
+        lrsd.cancel_reservation(asked).await.map(|_| id)
+    })?;
+    let what = match id.parse::<ReservationId>() {
+        Ok(_) => "the reservation is given back, and its slot is free",
+        Err(_) => "the request waits no longer, and its command does not run",
+    };
+    say(format_args!("{}: {what}", printable(&id)));
+    Ok(())
 }
 
 /// `lrsctl drain`

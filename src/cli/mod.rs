@@ -106,7 +106,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Drain => manage::drain(lrsd),
         Command::Resume => manage::resume(lrsd),
         Command::Reload => manage::reload(lrsd, out),
-        Command::Doctor { config } => local::doctor(config.as_deref(), out),
+        Command::Doctor { config } => local::doctor(lrsd, config.as_deref(), out),
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
         Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
         Command::Completions { shell } => complete::script(shell, out),

@@ -219,17 +219,33 @@ fn a_wait_says_why() {
     let slots = Some(Slots { active: Some(active), passive: Some(passive) });
     let status = Status { slots, waiting: 3, ..Default::default() };
     let fake = Fake::start(Script { status, full: true, ..Script::default() });
-    let ended = fake.run(&["run", "--verbose", "--wait=1s", "--timeout=1s", "--", "true"]);
+    let ended = fake.run(&["run", "--wait=1500ms", "--timeout=1s", "--", "true"]);
     let why =
         "waiting for a slot: 3 requests wait, 2 of 2 active and 4 of 4 passive slots are taken (";
     assert!(ended.err.contains(why), "{ended:?}");
     let place = Some(3);
     fake.script.lock().unwrap().queue.push(Queued { place, ..Default::default() });
-    let ended = fake.run(&["run", "--verbose", "--wait=1s", "--timeout=1s", "--", "true"]);
+    let ended = fake.run(&["run", "--verbose", "--wait=1500ms", "--timeout=1s", "--", "true"]);
     assert!(ended.err.contains("slot: 2 ahead, 2 of 2 active"), "{ended:?}");
     assert_eq!(ended.err.matches("waiting for a slot").count(), 1, "{ended:?}");
-    let ended = fake.run(&["run", "--wait=1s", "--", "true"]);
-    assert!(!ended.err.contains("waiting"), "no terminal, nothing printed: {ended:?}");
+    let ended = fake.run(&["run", "--wait=500ms", "--", "true"]);
+    assert!(!ended.err.contains("waiting"), "no word of a short wait: {ended:?}");
+}
+
+#[test]
+fn the_command_is_sent_in_part_or_not_at_all() {
+    let fake = Fake::start(Script::default());
+    let long = "ü".repeat(60);
+    fake.run(&["run", "--", "echo", "a\tb", &long]);
+    fake.run(&["run", "--no-command", "--", "true", "--password=x"]);
+    fake.run(&["run", "--job", "day", "--each", "a", "--", "echo"]);
+    fake.run(&["run", "--no-command", "--each", "x", "--", "true"]);
+    let script = fake.script.lock().unwrap();
+    let sent: Vec<_> = script.admitted.iter().map(|request| request.command.as_deref()).collect();
+    let beginning = format!("echo a b {}", "ü".repeat(35));
+    assert_eq!(sent, [Some(&*beginning), None, Some("echo a"), None]);
+    let names: Vec<_> = script.admitted.iter().map(|request| request.name.as_deref()).collect();
+    assert_eq!(names, [None, None, None, None]);
 }
 
 #[test]
