@@ -1,5 +1,7 @@
 //! Commands that change something; they print little or nothing on success.
 
+use lrs_api::client::all_tasks;
+use lrs_api::words;
 use tokio::time::timeout;
 
 use super::admit::{QUEUED, say_waiting};
@@ -8,7 +10,7 @@ use super::client::{Lrsd, ask, connect, in_time, no_answer};
 use super::failure::{Failure, Purpose, from_status};
 use super::handle::{is_queued, with_id};
 use super::output::{Output, printable, say};
-use super::queue::id_of;
+use super::queue::{id_of, whole};
 use super::values::{Patience, millis};
 use crate::core::model::ReservationId;
 use crate::proto;
@@ -118,6 +120,23 @@ pub(super) fn cancel(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
     };
     say(format_args!("{}: {what}", printable(&id)));
     Ok(())
+}
+
+/// Whether a task or a request of this user's is called `name`, or is one of a `run --each` of that name.
+pub(super) fn is_under_way(lrsd: &Lrsd, name: &str) -> Result<bool, Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    let called = |uid: Option<u32>, called: Option<&str>| {
+        let rest = called.and_then(|called| called.strip_prefix(name));
+        let is_index = |rest: &str| rest.starts_with('[') && words::index(rest).is_some();
+        uid == Some(own) && rest.is_some_and(|rest| rest.is_empty() || is_index(rest))
+    };
+    ask(lrsd, Purpose::Other, |lrsd| async move {
+        // In this order: what has its slot between the two is a task.
+        let queue = whole(lrsd.clone(), proto::ListQueueRequest::default()).await?;
+        let tasks = all_tasks(lrsd).await?;
+        Ok(queue.iter().any(|one| called(Some(one.uid), one.name.as_deref()))
+            || tasks.iter().any(|task| called(task.uid, task.name.as_deref())))
+    })
 }
 
 /// `lrsctl drain`
