@@ -62,7 +62,7 @@ pub(super) fn task(
                     // Of one that has ended the answer comes at once.
                     let asked = proto::WaitTaskRequest { id, wait_ms: Some(0) };
                     let ended = lrsd.wait_task(asked).await.map_err(|_| status)?;
-                    Ok(Err(ended.into_inner()))
+                    Ok(Err(Box::new(ended.into_inner())))
                 }
                 task => task.map(|task| Ok(task.into_inner())),
             }
