@@ -193,7 +193,7 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = label)]
     pub(in crate::cli) unless_queued: Option<String>,
     /// A task for each ARG, or for each line of standard input: `{}` in CMD stands for it and `{#}` for its
-    /// number, or else it comes last. Waits for slots as --wait does. Tasks are called NAME[NUMBER], after --name,
+    /// number, or else it comes last. Waits for slots as --wait does. A task is called `NAME[7]`, after --name,
     /// else --job, else CMD
     #[arg(long, value_name = "ARG", num_args = 0.., conflicts_with_all = ["reservation", "parent"])]
     pub(in crate::cli) each: Option<Vec<OsString>>,
