@@ -128,6 +128,8 @@ pub struct DoctorOptions {
     pub sys: PathBuf,
     /// Where the configuration came from, or failed to come from.
     pub config_file: PathBuf,
+    /// It came from no file: what it is of.
+    pub config_of: Option<String>,
     /// What is wrong with it; the checks then go by the configuration that is given.
     pub config_errors: Option<ConfigErrors>,
     /// Members of this group may use LRS.
@@ -140,6 +142,7 @@ impl Default for DoctorOptions {
             proc: PathBuf::from("/proc"),
             sys: PathBuf::from("/sys"),
             config_file: PathBuf::from(DEFAULT_FILE),
+            config_of: None,
             config_errors: None,
             group: String::from("lrs"),
         }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -35,8 +36,8 @@ const RESTART: Duration = Duration::from_secs(3);
 /// `--timeout` says otherwise.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// After so long without a slot `run --wait` says why it waits.
-const QUEUED: Duration = Duration::from_millis(500);
+/// After so long without a slot a command says that it waits, for silence looks like a fault of the command.
+pub(super) const QUEUED: Duration = Duration::from_secs(1);
 
 /// So often it looks whether much of that has changed.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -47,6 +48,7 @@ pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, 
     let request = proto::AdmitRequest {
         keep_unit: !args.leave_unit,
         leave_unit: args.leave_unit,
+        command: (!args.no_command).then(|| beginning(&args.command)).flatten(),
         ..request(&args.slot, 0, false)
     };
     let away = match args.slot.wait {
@@ -168,7 +170,21 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         wait_forever: false,
         ticket: None,
         unit: None,
+        command: None,
     }
+}
+
+/// What lrsd takes of a command line: 80 bytes without control characters.
+fn beginning(command: &[OsString]) -> Option<String> {
+    let mut text = String::new();
+    let words = command.iter().map(|word| word.to_string_lossy());
+    for c in words.collect::<Vec<_>>().join(" ").chars() {
+        if text.len() + c.len_utf8() > 80 {
+            break;
+        }
+        text.push(if c.is_control() { ' ' } else { c });
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// The `run --each` that started this one: what it closes ends the waiting.
@@ -238,8 +254,12 @@ async fn ask(
     let mut pause = BACKOFF.0;
     let mut reported = false;
     let ticket = RefCell::new(None);
-    // Of those that a `run --each` starts many wait, and it shows how many.
-    let explains = talk.verbose || std::io::stderr().is_terminal() && !quiet;
+    // Of those that a `run --each` starts many wait, and it shows how many. A log has one line of a wait.
+    let says = match quiet {
+        true => Says::Nothing,
+        false if talk.verbose || std::io::stderr().is_terminal() => Says::Changes,
+        false => Says::Once,
+    };
     loop {
         let attempt = async {
             let Some(patience) = wait else {
@@ -253,21 +273,21 @@ async fn ask(
             let within = left.map(|left| left.saturating_add(grace));
             request.ticket.clone_from(&ticket.borrow());
             let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), within, &ticket));
-            let mut why = std::pin::pin!(say_why_queued(lrsd, request.pid, explains));
+            let mut why = std::pin::pin!(say_why_queued(lrsd, request.pid, says));
             tokio::select! {
                 biased;
                 answer = answer.as_mut() => answer,
                 never = why.as_mut() => match never {},
             }
         };
-        let failure = match attempt.await {
+        let (failure, reached) = match attempt.await {
             Ok(slot) => return Ok(slot),
             Err(Miss::Final(failure)) => return Err(failure),
             Err(Miss::Away { failure, reached }) => {
                 if reached {
                     pause = BACKOFF.0;
                 }
-                failure
+                (failure, reached)
             }
         };
         let Away::Retry(patience) = away else { return Err(failure) };
@@ -277,7 +297,12 @@ async fn ask(
         }
         if !reported && is_long(begun.boot) {
             reported = true;
-            say(format_args!("lrsctl: lrsd at {lrsd} is away; asking until it is back"));
+            match reached {
+                true => say(format_args!("lrsctl: {failure}; asking again until there is a slot")),
+                false => {
+                    say(format_args!("lrsctl: lrsd at {lrsd} is away; asking until it is back"))
+                }
+            }
         }
         talk.detail(format_args!("no answer yet, asking again in {} ms", pause.as_millis()));
         tokio::time::sleep(left.map_or(pause, |left| pause.min(left))).await;
@@ -285,10 +310,19 @@ async fn ask(
     }
 }
 
-/// What stands between the request and a slot, and again when much of that has changed. A daemon that
+/// How often a request that waits says why.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    Nothing,
+    Once,
+    /// Again when much of it has changed.
+    Changes,
+}
+
+/// What stands between the request and a slot. A daemon that
 /// does not say is no reason to stop waiting for its other answer; that it says nothing at all is worth
 /// a word.
-async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
+async fn say_why_queued(lrsd: &Lrsd, pid: i32, says: Says) -> Infallible {
     let mut shown: Option<(i32, u32)> = None;
     let mut pause = QUEUED;
     loop {
@@ -297,7 +331,7 @@ async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
         let asked = in_time(lrsd, async {
             let mut connection = client::connect(lrsd).await.ok()?;
             let status = connection.get_status(proto::GetStatusRequest {}).await.ok()?.into_inner();
-            if !explains {
+            if says == Says::Nothing {
                 // The queue is a turn of the loop's.
                 return None;
             }
@@ -317,7 +351,17 @@ async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
         let why = super::show::status::why_queued(&status, place);
         let way_out = if first { " (Ctrl-C gives up)" } else { "" };
         say(format_args!("lrsctl: waiting for a slot: {why}{way_out}"));
+        if says == Says::Once {
+            return std::future::pending().await;
+        }
     }
+}
+
+/// The same of what is no process of its own in the queue.
+pub(super) fn say_waiting() {
+    say(format_args!(
+        "lrsctl: waiting for a slot: `lrsctl queue` has the reason (Ctrl-C gives up)"
+    ));
 }
 
 /// A restart is not worth a word; an absence is.

@@ -71,9 +71,10 @@ pub(super) enum Command {
         lrsctl tasks --mine --sort -cpu_share\n  \
         lrsctl tasks --job nightly -o id,tier,name --no-header")]
     Tasks(TasksArgs),
-    /// Everything about one task
+    /// Everything about one task, also of one that has ended
     Task {
-        /// Id of the task, its number (the end of the id) or its name; or an id of `lrsctl queue`
+        /// Id of the task, its number (the end of the id, while it runs) or its name; or an id of
+        /// `lrsctl queue`
         #[arg(value_name = "TASK")]
         id: String,
     },
@@ -90,9 +91,10 @@ pub(super) enum Command {
     Queue(QueueArgs),
     /// Jobs, their computing rates and failures
     ///
-    /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; TIME
-    /// their mean time from admission to the end, FAILED tasks apart: those with a main process
-    /// that ended otherwise than with status 0, as far as that is known. `--json` has more.
+    /// Columns: WAITING requests that wait for a slot; RATE the mean computing rate of finished tasks,
+    /// SPREAD its standard deviation; TIME their mean time from admission to the end, FAILED tasks apart:
+    /// those with a main process that ended otherwise than with status 0, as far as that is known. `--json`
+    /// has more.
     Jobs {
         /// Ask which of them suits this node best: jobs without a rate first (run one task as a
         /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
@@ -101,13 +103,16 @@ pub(super) enum Command {
     },
     /// Tasks that ended: how, after how long, what they used
     ///
-    /// The last 4096, the latest last. Where there are more, the oldest go first of the user who has most.
+    /// The last 4096, the latest last, and their number, failures and times on stderr. Where there are more,
+    /// the oldest go first of the user who has most.
     /// Columns: ENDED when, "away" while lrsd did not run; TIER the tier it ended in; EXIT the main process's
     /// exit status, or the signal that killed it ("+core": with a core), a dash where that is not known; TIME
     /// from admission to the end; CPU-S seconds of CPU; MEMORY the peak, with ~ in front where it is the
-    /// greatest sample; READ and WRITE bytes from and to disks.
+    /// greatest sample; READ and WRITE bytes from and to disks; COMMAND its beginning, of one's own tasks and for
+    /// admins.
     #[command(after_help = "Examples:\n  \
         lrsctl history --since 1h --failed\n  \
+        lrsctl history --last 20\n  \
         lrsctl history --job nightly -o id,exit,elapsed_seconds --no-header")]
     History(HistoryArgs),
     /// Run a command in a slot
@@ -223,6 +228,8 @@ pub(super) enum Command {
     /// Apply a changed configuration file
     Reload,
     /// Check what LRS can do on this node, and what to change; needs no daemon
+    ///
+    /// With --endpoint (or LRS_ENDPOINT) it is checked with the settings of the daemon there.
     #[command(after_help = "Examples:\n  \
         lrsctl doctor --config /etc/lrs/lrs.toml\n  \
         lrsctl doctor --json | jq")]

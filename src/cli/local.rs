@@ -2,14 +2,22 @@
 
 use std::path::Path;
 
-use super::failure::{Exit, Failure};
-use super::output::{Output, printable, say};
-use crate::config::check_file;
-use crate::doctor::examine_file;
+use lrs_api::client::DEFAULT_ENDPOINT;
 
-/// `lrsctl doctor [--config FILE]`: exit 1 when LRS cannot work here.
-pub(super) fn doctor(config: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
-    let report = examine_file(config);
+use super::client::{Lrsd, ask};
+use super::failure::{Exit, Failure, Purpose};
+use super::output::{Output, printable, say};
+use crate::config::{Config, check_file};
+use crate::doctor::{DoctorOptions, Report, examine, examine_file};
+use crate::proto::GetConfigRequest;
+
+/// `lrsctl doctor [--config FILE]`: exit 1 when LRS cannot work here. Of a daemon that is not the default one,
+/// with the settings that it has.
+pub(super) fn doctor(lrsd: &Lrsd, config: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
+    let report = match config {
+        None if lrsd.endpoint.to_string() != DEFAULT_ENDPOINT => examine_daemon(lrsd),
+        config => examine_file(config),
+    };
     if out.is_json() {
         out.json(&report)?;
     } else {
@@ -21,6 +29,23 @@ pub(super) fn doctor(config: Option<&Path>, out: &mut Output) -> Result<(), Fail
         return Err(Failure::ended(Exit::Failed.into()));
     }
     Ok(())
+}
+
+fn examine_daemon(lrsd: &Lrsd) -> Report {
+    let answer = ask(lrsd, Purpose::Other, |mut lrsd| async move {
+        lrsd.get_config(GetConfigRequest {}).await.map(|config| config.into_inner().toml)
+    });
+    let path = lrsd.endpoint.path();
+    let (mut config, config_of) = match answer.map(|toml| Config::from_toml(&toml, path)) {
+        Ok(Ok(config)) => (config, format!("the settings in force of the lrsd at {lrsd}")),
+        // Another version's.
+        Ok(Err(errors)) => {
+            (Config::default(), format!("defaults, since of the lrsd at {lrsd} {errors}"))
+        }
+        Err(failure) => (Config::default(), format!("defaults: {failure}")),
+    };
+    config.grpc.listen = vec![path.to_owned()];
+    examine(&config, DoctorOptions { config_of: Some(config_of), ..DoctorOptions::default() })
 }
 
 /// `lrsctl config check FILE`: every fault a line on stderr (in JSON: in the object),

@@ -1,14 +1,18 @@
 //! Commands that change something; they print little or nothing on success.
 
+use lrs_api::client::all_tasks;
+use lrs_api::words;
 use tokio::time::timeout;
 
+use super::admit::{QUEUED, say_waiting};
 use super::args::{PriorityArgs, ReserveArgs};
 use super::client::{Lrsd, ask, connect, in_time, no_answer};
 use super::failure::{Failure, Purpose, from_status};
 use super::handle::{is_queued, with_id};
 use super::output::{Output, printable, say};
-use super::queue::id_of;
+use super::queue::{id_of, whole};
 use super::values::{Patience, millis};
+use crate::core::model::ReservationId;
 use crate::proto;
 
 /// `lrsctl release ID`
@@ -73,7 +77,17 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
     };
     let reservation = super::runtime()?.block_on(async {
         let mut connection = in_time(lrsd, connect(lrsd)).await??;
-        let answer = async { connection.reserve(request).await };
+        let mut answer = std::pin::pin!(connection.reserve(request));
+        let answer = async {
+            tokio::select! {
+                biased;
+                answer = answer.as_mut() => answer,
+                () = tokio::time::sleep(QUEUED) => {
+                    say_waiting();
+                    answer.await
+                }
+            }
+        };
         let answer = match args.wait {
             None => in_time(lrsd, answer).await?,
             Some(Patience::Forever) => answer.await,
@@ -94,10 +108,34 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
 
 /// `lrsctl cancel RID`
 pub(super) fn cancel(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
-    ask(lrsd, Purpose::Other, |mut lrsd| async move {
+    let id = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         let named = if is_queued(&id) { None } else { id_of(lrsd.clone(), &id).await? };
         let id = named.unwrap_or(id);
-        lrsd.cancel_reservation(proto::CancelReservationRequest { id }).await.map(drop)
+        let asked = proto::CancelReservationRequest { id: id.clone() };
+        lrsd.cancel_reservation(asked).await.map(|_| id)
+    })?;
+    let what = match id.parse::<ReservationId>() {
+        Ok(_) => "the reservation is given back, and its slot is free",
+        Err(_) => "the request waits no longer, and its command does not run",
+    };
+    say(format_args!("{}: {what}", printable(&id)));
+    Ok(())
+}
+
+/// Whether a task or a request of this user's is called `name`, or is one of a `run --each` of that name.
+pub(super) fn is_under_way(lrsd: &Lrsd, name: &str) -> Result<bool, Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    let called = |uid: Option<u32>, called: Option<&str>| {
+        let rest = called.and_then(|called| called.strip_prefix(name));
+        let is_index = |rest: &str| rest.starts_with('[') && words::index(rest).is_some();
+        uid == Some(own) && rest.is_some_and(|rest| rest.is_empty() || is_index(rest))
+    };
+    ask(lrsd, Purpose::Other, |lrsd| async move {
+        // In this order: what has its slot between the two is a task.
+        let queue = whole(lrsd.clone(), proto::ListQueueRequest::default()).await?;
+        let tasks = all_tasks(lrsd).await?;
+        Ok(queue.iter().any(|one| called(Some(one.uid), one.name.as_deref()))
+            || tasks.iter().any(|task| called(task.uid, task.name.as_deref())))
     })
 }
 

@@ -47,7 +47,7 @@ use client::Lrsd;
 use failure::{Exit, Failure};
 use output::Output;
 
-use args::{Cli, Command, ConfigCommand};
+use args::{Cli, Command, ConfigCommand, RunArgs};
 
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {
@@ -78,7 +78,11 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
     let lrsd = &Lrsd { endpoint: cli.endpoint, timeout: cli.timeout };
     let times = &show::when::Times::new(cli.utc);
     let talk = output::Talk { verbose: cli.verbose };
-    match cli.command {
+    let mut command = cli.command;
+    if let Command::Run(RunArgs { unless_queued: Some(name), slot, .. }) = &mut command {
+        slot.name.get_or_insert_with(|| name.clone());
+    }
+    match command {
         Command::Status => read::status(lrsd, talk, out),
         Command::Top(args) => top::top(lrsd, &args, times, out),
         Command::Tasks(args) => read::tasks(lrsd, &args, out),
@@ -90,6 +94,13 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::History(args) => read::history(lrsd, args, times, out),
         Command::Events(args) => events::events(lrsd, &args, times, out),
         Command::Why { id } => why::why(lrsd, id, times, out),
+        Command::Run(RunArgs { unless_queued: Some(name), .. })
+            if manage::is_under_way(lrsd, &name).map_err(Failure::of_run)? =>
+        {
+            let name = output::printable(&name);
+            output::say(format_args!("lrsctl: {name} runs or waits already; nothing is started"));
+            Ok(())
+        }
         Command::Run(args) if args.each.is_some() => {
             each::each(lrsd, &args).map_err(Failure::of_run)
         }
@@ -107,7 +118,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Drain => manage::drain(lrsd),
         Command::Resume => manage::resume(lrsd),
         Command::Reload => manage::reload(lrsd, out),
-        Command::Doctor { config } => local::doctor(config.as_deref(), out),
+        Command::Doctor { config } => local::doctor(lrsd, config.as_deref(), out),
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
         Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
         Command::Completions { shell } => complete::script(shell, out),

@@ -7,12 +7,14 @@ use super::client::{Lrsd, ask, ended_tasks};
 use super::failure::{Exit, Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Output, Talk, printable};
+use super::queue::whole;
 use super::show;
 use super::show::when::Times;
 use crate::core::pace::hangs;
 use crate::units::WallTime;
 use crate::{clock, proto, wire};
 use lrs_api::client::{Connection, all_tasks};
+use tonic::Code;
 
 /// `lrsctl status`: exit 1 when the loop of lrsd hangs.
 pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Failure> {
@@ -54,12 +56,24 @@ pub(super) fn task(
 ) -> Result<(), Failure> {
     let (cpus, task) = ask(lrsd, Purpose::Other, |lrsd| async move {
         let task = with_id(lrsd.clone(), id, |mut lrsd, id| async move {
-            lrsd.get_task(proto::GetTaskRequest { id }).await.map(tonic::Response::into_inner)
+            match lrsd.get_task(proto::GetTaskRequest { id: id.clone() }).await {
+                Err(status) if status.code() == Code::NotFound => {
+                    // Of one that has ended the answer comes at once.
+                    let asked = proto::WaitTaskRequest { id, wait_ms: Some(0) };
+                    let ended = lrsd.wait_task(asked).await.map_err(|_| status)?;
+                    Ok(Err(Box::new(ended.into_inner())))
+                }
+                task => task.map(|task| Ok(task.into_inner())),
+            }
         });
         Ok((cpus(lrsd).await?, task.await?))
     })?;
-    let shown = show::tasks::OnNode { task: &task, cpus };
-    if out.is_json() { out.json(&task) } else { show::tasks::task(shown, times, out) }
+    match task {
+        Ok(task) if out.is_json() => out.json(&task),
+        Ok(task) => show::tasks::task(show::tasks::OnNode { task: &task, cpus }, times, out),
+        Err(ended) if out.is_json() => out.json(&ended),
+        Err(ended) => show::history::one(&ended, times, out),
+    }
 }
 
 async fn cpus(mut lrsd: Connection) -> Result<Option<f64>, tonic::Status> {
@@ -69,9 +83,11 @@ async fn cpus(mut lrsd: Connection) -> Result<Option<f64>, tonic::Status> {
 
 /// `lrsctl jobs`
 pub(super) fn jobs(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
-    let jobs = ask(lrsd, Purpose::Other, |mut lrsd| async move {
-        lrsd.list_jobs(proto::ListJobsRequest {}).await.map(|jobs| jobs.into_inner().jobs)
+    let (jobs, queue) = ask(lrsd, Purpose::Other, |mut lrsd| async move {
+        let jobs = lrsd.list_jobs(proto::ListJobsRequest {}).await?.into_inner().jobs;
+        Ok((jobs, whole(lrsd, proto::ListQueueRequest::default()).await?))
     })?;
+    let jobs = show::tasks::with_waiting(jobs, &queue);
     if out.is_json() { out.json(&jobs) } else { show::tasks::jobs(&jobs, out) }
 }
 
@@ -103,7 +119,10 @@ pub(super) fn history(
         failed: args.failed,
         ..proto::ListHistoryRequest::default()
     };
-    let tasks = ask(lrsd, Purpose::Other, |lrsd| ended_tasks(lrsd, asked))?;
+    let mut tasks = ask(lrsd, Purpose::Other, |lrsd| ended_tasks(lrsd, asked))?;
+    if let Some(last) = args.last {
+        tasks.drain(..tasks.len().saturating_sub(last));
+    }
     if out.is_json() { out.json(&tasks) } else { show::history::table(&tasks, &args, times, out) }
 }
 

@@ -231,6 +231,7 @@ fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> R
     systemd.arg("--").arg(&own);
     systemd.arg(unexpanded(OsStr::new(&format!("--endpoint={}", lrsd.endpoint))));
     systemd.args(["run", "--leave-unit"]);
+    systemd.args(args.no_command.then_some("--no-command"));
     let options = args.slot.options(Some(name.to_owned()));
     systemd.args(options.iter().map(|option| unexpanded(OsStr::new(option)))).arg("--");
     systemd.args(args.command.iter().map(|word| unexpanded(word)));
@@ -351,6 +352,10 @@ pub(super) fn stop(pid: Option<i32>) -> Result<(), Failure> {
 /// `lrsctl log WORD`: becomes journalctl(1).
 pub(super) fn log(lrsd: &Lrsd, args: LogArgs) -> Result<Infallible, Failure> {
     let Logged { name, uid } = name_of(lrsd, args.task)?;
+    if args.follow {
+        let shown = printable(&name);
+        say(format_args!("lrsctl: Ctrl-C ends this output, `lrsctl kill {shown}` the task"));
+    }
     let mut command: Vec<OsString> =
         ["journalctl", "--output=cat", "--quiet"].map(Into::into).into();
     command.push(format!("--lines={}", args.lines.map_or("all".into(), |n| n.to_string())).into());

@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Error;
+use clap::builder::Styles;
 use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory as _, Error, FromArgMatches as _};
 
+use super::args::Cli;
 use super::failure::Exit;
+use super::groups;
 use super::output::{say, say_lines};
 
 /// What is asked about a whole cluster.
@@ -34,7 +37,16 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// Prints the error and says how the command ends: 2, or 125 for `run`, which leaves the low
 /// exit codes to its command.
-pub(super) fn report(mut error: Error) -> ExitCode {
+pub(super) fn report(error: Error) -> ExitCode {
+    if error.exit_code() == 0 {
+        // Help on a closed pipe is as good as help that was read.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    // Without clap's own colours: what is left of escape sequences was typed, and is shown as that.
+    let plain = groups::grouped(Cli::command().styles(Styles::plain())).try_get_matches();
+    let plain = plain.and_then(|matches| Cli::from_arg_matches(&matches));
+    let mut error = plain.err().unwrap_or(error);
     let run =
         command(std::env::args_os().skip(1)).is_some_and(|word| word == "run" || word == "submit");
     let tip = tip(&error, run);
@@ -42,13 +54,7 @@ pub(super) fn report(mut error: Error) -> ExitCode {
         // Of two tips the one that knows other tools is better than the one that counts letters.
         error.remove(ContextKind::SuggestedSubcommand);
     }
-    if error.exit_code() == 0 {
-        // Help on a closed pipe is as good as help that was read.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
-    }
-    // Without colour: it has what was typed, which may be anything.
-    say_lines(&error.render().to_string());
+    say_lines(&error.render().ansi().to_string());
     if let Some(tip) = tip {
         say(format_args!("  tip: {tip}"));
     }

@@ -8,6 +8,9 @@ use crate::config::Config;
 pub(super) fn config(options: &DoctorOptions) -> Check {
     const ID: &str = "config";
     let file = options.config_file.display();
+    if let Some(found) = &options.config_of {
+        return Check::ok(ID, found);
+    }
     match &options.config_errors {
         Some(errors) => Check::fail(
             ID,

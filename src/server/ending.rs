@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::query::Reader;
 use super::{history, request};
 use crate::access::Access;
 use crate::command::{CommandError, ErrorKind};
@@ -26,6 +27,7 @@ const EXIT_FOLLOWS: Duration = Duration::from_millis(200);
 /// runs. Unavailable: the daemon ends.
 pub async fn of_task(
     access: &Access,
+    reader: Reader,
     asked: proto::WaitTaskRequest,
 ) -> Result<proto::EndedTask, CommandError> {
     let id = request::task_id(&asked.id)?;
@@ -66,5 +68,5 @@ pub async fn of_task(
         drop(tokio::time::timeout(EXIT_FOLLOWS, exit).await);
         task = ended().unwrap_or(task);
     }
-    Ok(history::message(access, &task))
+    Ok(history::message(access, reader, &task))
 }

@@ -4,12 +4,15 @@
 //! All figures are those of the event `completed`, so that a restart loses none that the history on
 //! disk has. Limit: the class is by the limits in force when it is asked for.
 
+use lrs_api::words;
 use serde_json::Value;
 
+use super::query::Reader;
 use super::request;
 use crate::access::Access;
 use crate::command::CommandError;
 use crate::config::Classify;
+use crate::core::event::COMMAND;
 use crate::core::exit::Exit;
 use crate::core::jobs::End;
 use crate::core::model::Tier;
@@ -21,7 +24,7 @@ use crate::{proto, wire};
 /// Tasks on one page, unless the client asks for another number.
 const PAGE: usize = 1_000;
 
-/// A task has about 150 bytes, and 900 with the longest labels: all that are kept stay below the
+/// A task has about 150 bytes, and 1,000 with the longest labels: all that are kept stay below the
 /// 4 MiB that a gRPC client takes by default.
 const MAX_PAGE: usize = 4_096;
 
@@ -31,6 +34,7 @@ const MAX_PAGE: usize = 4_096;
 /// InvalidArgument for a label that breaks its range, and for a page token of somewhere else.
 pub fn list(
     access: &Access,
+    reader: Reader,
     asked: proto::ListHistoryRequest,
 ) -> Result<proto::ListHistoryResponse, CommandError> {
     let job = request::label("job", asked.job)?;
@@ -62,22 +66,22 @@ pub fn list(
             let next_page_token = task.event.seq.to_string();
             return Ok(proto::ListHistoryResponse { tasks, next_page_token });
         }
-        tasks.push(ended(task, classify));
+        tasks.push(ended(task, reader, classify));
     }
     Ok(proto::ListHistoryResponse { tasks, next_page_token: String::new() })
 }
 
 /// One of them.
-pub(super) fn message(access: &Access, task: &Ended) -> proto::EndedTask {
+pub(super) fn message(access: &Access, reader: Reader, task: &Ended) -> proto::EndedTask {
     let snapshot = access.snapshot.borrow().clone();
-    ended(task, snapshot.config.as_ref().map(|config| &config.classify))
+    ended(task, reader, snapshot.config.as_ref().map(|config| &config.classify))
 }
 
 fn number<T: TryFrom<u64>>(task: &Ended, key: &str) -> Option<T> {
     T::try_from(task.event.inputs.get(key)?.as_u64()?).ok()
 }
 
-fn ended(task: &Ended, classify: Option<&Classify>) -> proto::EndedTask {
+fn ended(task: &Ended, reader: Reader, classify: Option<&Classify>) -> proto::EndedTask {
     let event = &task.event;
     let text = |key: &str| event.inputs.get(key).and_then(Value::as_str).map(str::to_owned);
     let figure = |key: &str| event.inputs.get(key).and_then(Value::as_f64);
@@ -98,13 +102,16 @@ fn ended(task: &Ended, classify: Option<&Classify>) -> proto::EndedTask {
     });
     let ended_at = text("ended_at").and_then(|at| at.parse::<WallTime>().ok());
     let sampled = event.inputs.get("peak_memory_sampled").and_then(Value::as_bool);
+    let (name, uid) = (text("name"), number(task, "uid"));
     proto::EndedTask {
         id: event.task.clone().unwrap_or_default(),
-        name: text("name"),
+        index: name.as_deref().and_then(words::index),
+        name,
         job: text("job"),
         kind: text("kind"),
         group: text("group"),
-        uid: number(task, "uid"),
+        uid,
+        command: reader.command(text(COMMAND), uid),
         tier: tier.into(),
         exit_status,
         exit_signal,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::Access;
-use crate::command::{CommandError, ErrorKind};
+use crate::command::{Caller, CommandError, ErrorKind};
 use crate::core::colocation::{self, Advice, Question, Running};
-use crate::core::event::Event;
+use crate::core::event::{COMMAND, Event};
 use crate::core::model::{Label, TaskId};
 use crate::core::pace;
 use crate::publish::{GUARD, SLOTS, Snapshot};
@@ -55,6 +55,36 @@ pub fn hanging(access: &Access, now: BootTime) -> Option<Duration> {
     let snapshot = access.snapshot.borrow();
     let period = snapshot.status.node.as_ref().map_or(0, |node| node.period_ms);
     Some(age).filter(|age| pace::hangs(*age, Duration::from_millis(period)))
+}
+
+/// Who reads, for the one thing that not everyone may read: the command of a task is for its user and for
+/// admins.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader(Option<u32>);
+
+impl Reader {
+    /// One who reads no command.
+    pub const OTHER: Reader = Reader(Some(u32::MAX));
+
+    /// Whoever calls.
+    pub fn new(caller: &Caller, snapshot: &Snapshot) -> Reader {
+        let own = rustix::process::geteuid().as_raw();
+        let admins = snapshot.config.iter().flat_map(|config| &config.grpc.admins);
+        let is_admin = [0, own].iter().chain(admins).any(|uid| *uid == caller.uid);
+        Reader((!is_admin).then_some(caller.uid))
+    }
+
+    /// `command` of a task of `owner`, if it is for this reader.
+    pub fn command(self, command: Option<String>, owner: Option<u32>) -> Option<String> {
+        command.filter(|_| self.0.is_none_or(|uid| owner == Some(uid)))
+    }
+
+    /// The same of the whole task.
+    pub fn task(self, task: &proto::Task) -> proto::Task {
+        let mut task = task.clone();
+        task.command = self.command(task.command, task.uid);
+        task
+    }
 }
 
 /// The running task with this id.
@@ -125,6 +155,8 @@ pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
 
 /// An event as clients read it.
 pub fn event(event: &Event) -> proto::Event {
+    let mut inputs = wire::proto_object(&event.inputs);
+    inputs.fields.remove(COMMAND);
     proto::Event {
         seq: event.seq,
         at: Some(wire::proto_time(event.at)),
@@ -133,7 +165,7 @@ pub fn event(event: &Event) -> proto::Event {
         from: event.from.clone(),
         to: event.to.clone(),
         reason: event.reason.clone(),
-        inputs: (!event.inputs.is_empty()).then(|| wire::proto_object(&event.inputs)),
+        inputs: (!inputs.fields.is_empty()).then_some(inputs),
     }
 }
 
@@ -303,5 +335,31 @@ fn answer(question: &Question, advice: &Advice) -> proto::EvaluateJobResponse {
         running: running.count(),
         reason,
         score: advice.score(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::CallerProcess;
+    use crate::core::event::EventKind;
+
+    #[test]
+    fn a_command_is_for_its_user_and_admins_and_in_no_event() {
+        let mut snapshot = Snapshot::default();
+        let mut config = crate::config::Config::default();
+        config.grpc.admins = vec![7];
+        snapshot.config = Some(Arc::new(config));
+        let reads = |uid| {
+            let process = CallerProcess::Unseen;
+            let caller = Caller { uid, gids: Vec::new(), process, granted: None };
+            Reader::new(&caller, &snapshot).command(Some("ls".into()), Some(65_534)).is_some()
+        };
+        assert_eq!([0, 7, 65_534, 65_533].map(reads), [true, true, true, false]);
+        assert!(Reader::OTHER.command(Some("ls".into()), None).is_none());
+        let inputs = serde_json::json!({ COMMAND: "ls" }).as_object().unwrap().clone();
+        let (task, from, to, reason) = (None, None, None, None);
+        let (seq, at, kind) = (1, Default::default(), EventKind::Completed);
+        assert!(event(&Event { seq, at, kind, task, from, to, reason, inputs }).inputs.is_none());
     }
 }

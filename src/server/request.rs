@@ -64,6 +64,7 @@ fn admit_subject(
             job: label("job", request.job)?,
             kind: label("kind", request.kind)?,
             group: label("group", request.group)?,
+            command: command(request.command)?,
         },
         priority: request.priority.map(Priority),
         reservation: request.reservation.as_deref().map(reservation_id).transpose()?,
@@ -197,6 +198,7 @@ pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, Command
             job: label("job", request.job)?,
             kind: label("kind", request.kind)?,
             group: label("group", request.group)?,
+            command: None,
         },
         priority: Priority(request.priority),
         lease: Lease {
@@ -219,6 +221,18 @@ pub fn job_priority(request: proto::SetJobPriorityRequest) -> Result<JobPriority
 pub fn label(field: &str, text: Option<String>) -> Result<Option<Label>, CommandError> {
     text.map(|text| Label::new(&text).map_err(|error| invalid(format!("{field} {error}"))))
         .transpose()
+}
+
+/// More of a command would make the history too long for one answer.
+const MAX_COMMAND: usize = 80;
+
+fn command(text: Option<String>) -> Result<Option<Label>, CommandError> {
+    match text.as_ref().map(String::len).filter(|bytes| *bytes > MAX_COMMAND) {
+        Some(bytes) => {
+            Err(invalid(format!("command has {bytes} bytes; send the first {MAX_COMMAND} at most")))
+        }
+        None => label("command", text),
+    }
 }
 
 /// A rate, 0..=1.
@@ -396,6 +410,12 @@ mod tests {
                 caller(),
                 ErrorKind::InvalidArgument,
                 "group has a control character at position 1",
+            ),
+            (
+                proto::AdmitRequest { command: Some("x".repeat(81)), ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "command has 81 bytes",
             ),
             (
                 proto::AdmitRequest { reservation: Some("../x".into()), ..good.clone() },

@@ -568,8 +568,13 @@ fn placed() -> Task {
         found: [("CPUWeight".to_owned(), 250)].into(),
     };
     let label = |text| Some(Label::new(text).unwrap());
-    let labels =
-        Labels { name: label("n"), job: label("j"), kind: label("map"), group: label("g") };
+    let labels = Labels {
+        name: label("n"),
+        job: label("j"),
+        kind: label("map"),
+        group: label("g"),
+        command: None,
+    };
     Task {
         labels,
         who: Who { unit: Some(unit), ..record(2).who },

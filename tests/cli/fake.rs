@@ -178,8 +178,13 @@ impl Shaper for Served {
         Ok(Response::new(ListHistoryResponse { tasks, next_page_token }))
     }
 
-    async fn wait_task(&self, _: Request<WaitTaskRequest>) -> Answer<EndedTask> {
-        Err(Failure::unimplemented("not in the fake"))
+    async fn wait_task(&self, request: Request<WaitTaskRequest>) -> Answer<EndedTask> {
+        let (script, id) = (self.0.lock().unwrap(), request.into_inner().id);
+        let ended = script.history.iter().find(|task| task.id == id);
+        ended
+            .cloned()
+            .map(Response::new)
+            .ok_or_else(|| Failure::not_found("the end of none is kept"))
     }
 
     async fn list_queue(&self, request: Request<ListQueueRequest>) -> Answer<ListQueueResponse> {

@@ -473,6 +473,17 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
         assert!(shown.out.contains(part), "{part}: {shown:?}");
     }
     let fake = Fake::start(history());
+    assert!(
+        shown.err.contains("2 ended, 2 failed; time 1m36s in the mean, 95 % within 3m12s"),
+        "{shown:?}"
+    );
+    let last = fake.run(&["history", "--last=1", "-o", "id", "--no-header"]);
+    assert_eq!(last.out, "t0z2whlh-294\n");
+    let fake = Fake::start(history());
+    let one = fake.run(&["task", "third"]);
+    assert!(one.out.contains("exit              SIGSEGV+core"), "{one:?}");
+    assert_eq!(fake.run(&["task", "t0z2whlh-294", "--json"]).json()["exit_status"], 3);
+    let fake = Fake::start(history());
     let picked = fake.run(&["history", "-o", "exit,id", "--no-header"]);
     assert_eq!(picked.out, "SIGSEGV+core  t0z2whlh-293\n3+oom         t0z2whlh-294\n");
     let none = Fake::start(Script::default()).run(&["history"]);

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use super::fake::{Ended, Fake, Script};
-use lrs::proto::{EndedTask, Task};
+use lrs::proto::{EndedTask, Queued, Task};
 use tonic::Status as Failure;
 
 fn wait_ms(fake: &Fake) -> Vec<u64> {
@@ -213,23 +213,97 @@ fn a_task_that_stays_in_its_unit_is_warned_about() {
 
 #[test]
 fn a_wait_says_why() {
-    use lrs::proto::{ActiveSlots, PassiveSlots, Queued, Slots, Status};
+    use lrs::proto::{ActiveSlots, PassiveSlots, Slots, Status};
     let active = ActiveSlots { capacity: 2, used: 2, ..Default::default() };
     let passive = PassiveSlots { capacity: 4, used: 3, reserved: 1, ..Default::default() };
     let slots = Some(Slots { active: Some(active), passive: Some(passive) });
     let status = Status { slots, waiting: 3, ..Default::default() };
     let fake = Fake::start(Script { status, full: true, ..Script::default() });
-    let ended = fake.run(&["run", "--verbose", "--wait=1s", "--timeout=1s", "--", "true"]);
+    let ended = fake.run(&["run", "--wait=1500ms", "--timeout=1s", "--", "true"]);
     let why =
         "waiting for a slot: 3 requests wait, 2 of 2 active and 4 of 4 passive slots are taken (";
     assert!(ended.err.contains(why), "{ended:?}");
     let place = Some(3);
     fake.script.lock().unwrap().queue.push(Queued { place, ..Default::default() });
-    let ended = fake.run(&["run", "--verbose", "--wait=1s", "--timeout=1s", "--", "true"]);
+    let ended = fake.run(&["run", "--verbose", "--wait=1500ms", "--timeout=1s", "--", "true"]);
     assert!(ended.err.contains("slot: 2 ahead, 2 of 2 active"), "{ended:?}");
     assert_eq!(ended.err.matches("waiting for a slot").count(), 1, "{ended:?}");
-    let ended = fake.run(&["run", "--wait=1s", "--", "true"]);
-    assert!(!ended.err.contains("waiting"), "no terminal, nothing printed: {ended:?}");
+    let ended = fake.run(&["run", "--wait=500ms", "--", "true"]);
+    assert!(!ended.err.contains("waiting"), "no word of a short wait: {ended:?}");
+    let ended = fake.run(&["run", "--wait=1500ms", "--each", "a", "b", "--", "true"]);
+    assert_eq!(ended.err.matches("waiting for a slot").count(), 1, "of all of them: {ended:?}");
+}
+
+#[test]
+fn the_command_is_sent_in_part_or_not_at_all() {
+    let fake = Fake::start(Script::default());
+    let long = "ü".repeat(60);
+    fake.run(&["run", "--", "echo", "a\tb", &long]);
+    fake.run(&["run", "--no-command", "--", "true", "--password=x"]);
+    fake.run(&["run", "--job", "day", "--each", "a", "--", "echo"]);
+    fake.run(&["run", "--no-command", "--each", "x", "--", "true"]);
+    let script = fake.script.lock().unwrap();
+    let sent: Vec<_> = script.admitted.iter().map(|request| request.command.as_deref()).collect();
+    let beginning = format!("echo a b {}", "ü".repeat(35));
+    assert_eq!(sent, [Some(&*beginning), None, Some("echo a"), None]);
+    let names: Vec<_> = script.admitted.iter().map(|request| request.name.as_deref()).collect();
+    assert_eq!(names, [None, None, Some("day[1]"), Some("true[1]")]);
+}
+
+#[test]
+fn a_job_list_is_tried_again_logged_and_resumed() {
+    let fake = Fake::start(Script::default());
+    let dir = tempfile::tempdir().unwrap();
+    let (log, tries) = (dir.path().join("log"), dir.path().join("tries"));
+    let script =
+        "echo {#} >>\"$TRIES\"; case {} in slow) exec sleep 60;; bad) test -e \"$FINE\";; esac";
+    let each = |more: &[&str], fine: &str| {
+        let options = ["run", "--keep-going", "--retries=2", "--joblog", log.to_str().unwrap()];
+        let list = ["--each", "good", "bad", "slow", "--", "sh", "-c", script];
+        let mut command = fake.command(&[&options, more, &list].concat());
+        let ended = command.env("TRIES", &tries).env("FINE", fine).output().unwrap();
+        let mut tried: Vec<_> =
+            std::fs::read_to_string(&tries).unwrap().lines().map(str::to_owned).collect();
+        tried.sort();
+        std::fs::remove_file(&tries).unwrap();
+        (Ended::from(ended), tried)
+    };
+    let (ended, tried) = each(&["--time-limit=300ms"], "/nonexistent");
+    assert_eq!(tried, ["1", "2", "2", "3", "3"], "{ended:?}");
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.contains("1 done, 2 failed") && ended.err.contains("3 slow: status 124"),
+        "{ended:?}"
+    );
+    let (ended, tried) = each(&["--resume", "--time-limit=300ms"], "/");
+    assert_eq!(tried, ["2", "3", "3"], "{ended:?}");
+    assert!(ended.err.contains("1 done, 1 failed, 1 done before"), "{ended:?}");
+    let rows = std::fs::read_to_string(&log).unwrap();
+    let ends: Vec<_> = rows.lines().map(|row| row.split('\t').nth(6).unwrap()).collect();
+    assert_eq!(ends.iter().filter(|end| **end == "0").count(), 2, "{rows}");
+    assert_eq!(rows.lines().count(), 6, "a head and one line of each end: {rows}");
+}
+
+#[test]
+fn what_overlaps_is_not_started() {
+    let own = rustix::process::geteuid().as_raw();
+    let task =
+        |name: &str, uid| Task { name: Some(name.into()), uid: Some(uid), ..Task::default() };
+    let fake = Fake::start(Script {
+        pages: vec![vec![task("others", own + 1), task("sweep[12]", own), task("ab", own)]],
+        queue: vec![Queued { name: Some("waits".into()), uid: own, ..Queued::default() }],
+        ..Script::default()
+    });
+    for (name, out) in
+        [("others", "ran\n"), ("sweep", ""), ("a", "ran\n"), ("ab", ""), ("waits", "")]
+    {
+        let ended = fake.run(&["run", "--unless-queued", name, "--", "echo", "ran"]);
+        assert_eq!((ended.code, &*ended.out), (Some(0), out), "{name}: {ended:?}");
+        assert_eq!(ended.err.lines().count(), usize::from(out.is_empty()), "{ended:?}");
+    }
+    let script = fake.script.lock().unwrap();
+    let names: Vec<_> = script.admitted.iter().map(|request| request.name.as_deref()).collect();
+    assert_eq!(names, [Some("others"), Some("a")]);
 }
 
 #[test]

@@ -50,7 +50,11 @@ fn each_argument_is_a_task_and_failures_are_reported() {
     assert_eq!((code, out.lines().count()), (Some(0), 30), "{err}");
     assert!(out.lines().any(|line| line == "30 line 30 line 30"), "{out}");
     let history = daemon.json(&["history", "--job", "batch"]);
-    let names = history.as_array().expect("a list").iter().filter(|end| end["name"] == "n-30");
+    let names = history
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|end| end["name"] == "n[30]" && end["index"] == 30);
     assert_eq!(names.count(), 1);
 
     let failing = ["--keep-going", "--each", "a", "bad", "c"];

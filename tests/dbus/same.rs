@@ -74,6 +74,7 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 job: text(of, "job"),
                 kind: text(of, "kind"),
                 group: text(of, "group"),
+                command: text(of, "command"),
                 priority: number(of, "priority"),
                 reservation: text(of, "reservation"),
                 in_place: of["in_place"] == true,

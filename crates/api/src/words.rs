@@ -47,29 +47,42 @@ pub fn oddities(task: &proto::Task, cpus: Option<f64>) -> Vec<&'static str> {
     .collect()
 }
 
-/// What people know a task by: job, kind and name; empty if it has none of them and no process.
-pub fn title(task: &proto::Task) -> String {
-    let job = [&task.job, &task.kind].into_iter().flatten().map(String::as_str);
-    let job = job.collect::<Vec<_>>().join("/");
-    let name = match (&task.name, task.pid) {
-        (Some(name), _) => name.clone(),
-        (None, Some(pid)) if task.job.is_none() => format!("pid {pid}"),
-        (None, _) => String::new(),
-    };
-    [job, name].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+/// The number in brackets at the end of a name: that of a task of `lrsctl run --each`.
+pub fn index(name: &str) -> Option<u64> {
+    name.strip_suffix(']')?.rsplit_once('[')?.1.parse().ok()
 }
 
-/// What people know a request by: job, kind and name; else the process or unit, else a dash.
-pub fn queued_title(one: &proto::Queued) -> String {
-    let of_job: Vec<&str> =
-        [&one.job, &one.kind].into_iter().flatten().map(String::as_str).collect();
-    let mut words: Vec<String> =
-        (!of_job.is_empty()).then(|| of_job.join("/")).into_iter().collect();
-    words.extend(one.name.clone());
-    if words.is_empty() {
-        words.extend(one.unit.clone().or(one.pid.map(|pid| format!("pid {pid}"))));
+/// Job, kind and name as people know them, empty without any: `job/kind name`, and `job/kind[7]` of what
+/// `lrsctl run --each` named by its job.
+pub fn labels(job: Option<&str>, kind: Option<&str>, name: Option<&str>) -> String {
+    let of_job = [job, kind].into_iter().flatten().collect::<Vec<_>>().join("/");
+    let behind = name.zip(job).and_then(|(name, job)| name.strip_prefix(job));
+    match behind.filter(|rest| rest.starts_with('[') && index(rest).is_some()) {
+        Some(index) => of_job + index,
+        None => {
+            let words = [Some(&*of_job), name].into_iter().flatten();
+            words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        }
     }
-    if words.is_empty() { "-".to_owned() } else { words.join(" ") }
+}
+
+/// What people know a task by: its labels, else its process; empty if it has neither.
+pub fn title(task: &proto::Task) -> String {
+    let title = labels(task.job.as_deref(), task.kind.as_deref(), task.name.as_deref());
+    match task.pid {
+        Some(pid) if task.job.is_none() && task.name.is_none() => {
+            [title, format!("pid {pid}")].join(" ").trim_start().to_owned()
+        }
+        _ => title,
+    }
+}
+
+/// What people know a request by: its labels, else the process or unit, else a dash.
+pub fn queued_title(one: &proto::Queued) -> String {
+    let title = labels(one.job.as_deref(), one.kind.as_deref(), one.name.as_deref());
+    let other = || one.unit.clone().or(one.pid.map(|pid| format!("pid {pid}")));
+    let title = Some(title).filter(|title| !title.is_empty()).or_else(other);
+    title.unwrap_or_else(|| "-".to_owned())
 }
 
 /// ` active -> passive`, or what of it is known.
@@ -109,5 +122,24 @@ fn value_text(value: &prost_types::Value) -> String {
             let fields = fields.map(|(name, value)| format!("{name} {}", value_text(value)));
             format!("({})", fields.collect::<Vec<_>>().join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_of_a_list_is_called_by_its_job_and_number() {
+        let title = |job, kind, name| labels(job, kind, name);
+        assert_eq!(title(Some("day"), None, Some("day[77]")), "day[77]");
+        assert_eq!(title(Some("day"), Some("map"), Some("day[77]")), "day/map[77]");
+        assert_eq!(title(Some("day"), None, Some("other[77]")), "day other[77]");
+        assert_eq!(title(Some("day"), None, Some("day[x]")), "day day[x]");
+        assert_eq!(title(None, None, Some("a")) + &title(None, None, None), "a");
+        assert_eq!(
+            ["a[0]", "a", "a[", "a[]", "a[-1]", "[7]"].map(index),
+            [Some(0), None, None, None, None, Some(7)]
+        );
     }
 }

@@ -33,6 +33,9 @@ pub struct Event {
     pub inputs: Map<String, Value>,
 }
 
+/// The input that no client reads in an event: only the user of the task and admins may.
+pub const COMMAND: &str = "command";
+
 /// A change outside the core that belongs into the history; it becomes an [`Event`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {

@@ -304,6 +304,10 @@ pub struct Labels {
     /// The scheduler's pool or queue that the task is charged to; kept for schedulers, decides nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Label>,
+    /// The beginning of its command line, for its user and admins: only the event of its end has it, and no
+    /// client reads it there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Label>,
 }
 
 impl Labels {
@@ -314,6 +318,7 @@ impl Labels {
             job: self.job.or(other.job),
             kind: self.kind.or(other.kind),
             group: self.group.or(other.group),
+            command: self.command.or(other.command),
         }
     }
 

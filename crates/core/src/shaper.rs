@@ -639,9 +639,10 @@ impl Shaper {
     }
 }
 
-/// Adds the labels that are known to `inputs`, by their names in JSON.
+/// Adds the labels that are known to `inputs`, by their names in JSON; the command, which is not for all,
+/// is not among them.
 pub fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
-    let Labels { name, job, kind, group } = labels;
+    let Labels { name, job, kind, group, command: _ } = labels;
     for (key, label) in [("name", name), ("job", job), ("kind", kind), ("group", group)] {
         if let Some(label) = label {
             inputs.insert(key.into(), json!(label));

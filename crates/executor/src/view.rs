@@ -62,6 +62,8 @@ pub fn task(
     proto::Task {
         id: task.id.to_string(),
         name: text(&labels.name),
+        command: text(&labels.command),
+        index: labels.name.as_ref().and_then(|name| lrs_api::words::index(name.as_str())),
         job: text(&labels.job),
         kind: text(&labels.kind),
         group: text(&labels.group),

@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cli::kill;
 use crate::cli::show::history;
 use crate::cli::show::table::fields;
-use crate::cli::values::{Patience, Since, delay, duration, event_type, label, user};
+use crate::cli::values::{Patience, Since, delay, duration, event_type, label, some_time, user};
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct TasksArgs {
@@ -71,6 +71,9 @@ pub(in crate::cli) struct HistoryArgs {
     /// Only tasks with a main process that ended otherwise than with status 0
     #[arg(long)]
     pub(in crate::cli) failed: bool,
+    /// Only the last N of them
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(in crate::cli) last: Option<usize>,
     /// Columns, by the names of the fields in the JSON
     #[arg(
         long,
@@ -177,12 +180,21 @@ impl SlotArgs {
 pub(in crate::cli) struct RunArgs {
     #[command(flatten)]
     pub(in crate::cli) slot: SlotArgs,
+    /// Do not send the command to lrsd, which keeps its first 80 bytes for its user and admins: for
+    /// commands with a secret in them
+    #[arg(long)]
+    pub(in crate::cli) no_command: bool,
     /// Leave the systemd unit that this runs in, whatever its limits and its stop; an
     /// administrator's also leaves the group of another manager (a container, a scheduler's job)
     #[arg(long)]
     pub(in crate::cli) leave_unit: bool,
-    /// A task for each ARG, or for each line of standard input: `{}` in CMD stands for it, or else it
-    /// comes last. Waits for slots as --wait does
+    /// Do nothing, with status 0, if a task or a request of this user's is called NAME, which is also the name of
+    /// this one unless --name is given: for cron. Two that start at the same moment do not see each other
+    #[arg(long, value_name = "NAME", value_parser = label)]
+    pub(in crate::cli) unless_queued: Option<String>,
+    /// A task for each ARG, or for each line of standard input: `{}` in CMD stands for it and `{#}` for its
+    /// number, or else it comes last. Waits for slots as --wait does. A task is called `NAME[7]`, after --name,
+    /// else --job, else CMD
     #[arg(long, value_name = "ARG", num_args = 0.., conflicts_with_all = ["reservation", "parent"])]
     pub(in crate::cli) each: Option<Vec<OsString>>,
     /// With --each: go on after a task has failed
@@ -191,6 +203,19 @@ pub(in crate::cli) struct RunArgs {
     /// With --each: Ctrl-C ends requests that wait for a slot and leaves running tasks alone
     #[arg(long, requires = "each")]
     pub(in crate::cli) leave: bool,
+    /// With --each: attempt a task that fails up to N times in all
+    #[arg(long, requires = "each", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(in crate::cli) retries: u32,
+    /// With --each: end a task that runs longer than this (10s, 5m), by timeout(1): SIGTERM, SIGKILL 5 s later,
+    /// and status 124. The time in which it waits for a slot does not count
+    #[arg(long, requires = "each", value_name = "DUR", value_parser = some_time)]
+    pub(in crate::cli) time_limit: Option<Duration>,
+    /// With --each: a line for each task that ended, in the columns of GNU parallel's --joblog
+    #[arg(long, requires = "each", value_name = "FILE")]
+    pub(in crate::cli) joblog: Option<PathBuf>,
+    /// With --joblog: leave out what ended with status 0 according to FILE, and go on writing it
+    #[arg(long, requires = "joblog")]
+    pub(in crate::cli) resume: bool,
     /// A socket: gives up waiting when it is closed, and reports there which slot it has
     #[arg(long, hide = true, value_name = "FD")]
     pub(in crate::cli) parent: Option<i32>,
@@ -204,6 +229,10 @@ pub(in crate::cli) struct RunArgs {
 pub(in crate::cli) struct SubmitArgs {
     #[command(flatten)]
     pub(in crate::cli) slot: SlotArgs,
+    /// Do not send the command to lrsd, which keeps its first 80 bytes for its user and admins: for
+    /// commands with a secret in them
+    #[arg(long)]
+    pub(in crate::cli) no_command: bool,
     /// Append output and errors to this file, not to the journal
     #[arg(long, short, value_name = "FILE")]
     pub(in crate::cli) output: Option<PathBuf>,

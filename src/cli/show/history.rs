@@ -1,10 +1,12 @@
 //! `lrsctl history`: a line a task that ended.
 
+use lrs_api::words;
+
 use super::when::Times;
 use super::{DASH, bytes, duration, known, rate, tier_word};
 use crate::cli::args::HistoryArgs;
 use crate::cli::failure::Failure;
-use crate::cli::output::{Column, Columns, Output, say};
+use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::core::exit::signal_name;
 use crate::proto::EndedTask;
 use crate::wire;
@@ -38,6 +40,8 @@ const FIELDS: &[Field] = &[
     Field("job", "JOB", Column::Elastic(8), |task, _| text(task.job.as_ref())),
     Field("kind", "KIND", Column::Elastic(6), |task, _| text(task.kind.as_ref())),
     Field("group", "GROUP", Column::Elastic(6), |task, _| text(task.group.as_ref())),
+    Field("index", "INDEX", Column::Figure, |task, _| known(task.index, |index| index.to_string())),
+    Field("command", "COMMAND", Column::Elastic(8), |task, _| text(task.command.as_ref())),
 ];
 
 /// The columns without `-o`, on lines of this width or more.
@@ -55,13 +59,22 @@ const USUAL: &[(usize, &[&str])] = &[
             "read_bytes",
             "write_bytes",
             "class",
-            "uid",
             "title",
+            "command",
         ],
     ),
     (
         80,
-        &["id", "ended_at", "exit", "elapsed_seconds", "cpu_seconds", "peak_memory_bytes", "title"],
+        &[
+            "id",
+            "ended_at",
+            "exit",
+            "elapsed_seconds",
+            "cpu_seconds",
+            "peak_memory_bytes",
+            "title",
+            "command",
+        ],
     ),
     (0, &["id", "exit", "elapsed_seconds", "title"]),
 ];
@@ -94,7 +107,34 @@ pub(crate) fn table(
     for task in tasks {
         table.row(fields.iter().map(|field| field.3(task, times)).collect());
     }
-    out.table(&if args.no_header { table.without_heads() } else { table })
+    out.table(&if args.no_header { table.without_heads() } else { table })?;
+    out.flush()?;
+    say(format_args!("{}", summary(tasks)));
+    Ok(())
+}
+
+/// How many, and how long they took.
+fn summary(tasks: &[EndedTask]) -> String {
+    let failed = |task: &&EndedTask| match task.exit_status {
+        Some(status) => status != 0,
+        None => task.exit_signal.is_some(),
+    };
+    let failed = tasks.iter().filter(failed).count();
+    let mut times: Vec<f64> = tasks.iter().filter_map(|task| task.elapsed_seconds).collect();
+    times.sort_by(f64::total_cmp);
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let p95 = times.get((times.len() * 95).div_ceil(100).saturating_sub(1)).copied();
+    let (mean, p95) = (duration(p95.map(|_| mean)), duration(p95));
+    format!("{} ended, {failed} failed; time {mean} in the mean, 95 % within {p95}", tasks.len())
+}
+
+/// `lrsctl task ID` of one that has ended: everything, a line each.
+pub(crate) fn one(task: &EndedTask, times: &Times, out: &mut Output) -> Result<(), Failure> {
+    for Field(name, _, _, value) in FIELDS.iter().filter(|field| field.0 != "title") {
+        let line = wrap(name, 18, &value(task, times), out.width());
+        out.line(line)?;
+    }
+    Ok(())
 }
 
 /// `3`, `SIGSEGV+core`, `SIGKILL+oom`, and `0+oom` where the kernel killed another process of the task.
@@ -115,12 +155,8 @@ pub(crate) fn exit(task: &EndedTask) -> String {
 
 /// Job, kind and name.
 pub(crate) fn title(task: &EndedTask) -> String {
-    let labels = |one: &Option<String>, other: &Option<String>, between| {
-        let both: Vec<_> = [one, other].into_iter().flatten().map(String::as_str).collect();
-        Some(both.join(between)).filter(|text| !text.is_empty())
-    };
-    let of_job = labels(&task.job, &task.kind, "/");
-    known(labels(&of_job, &task.name, " "), |title| title)
+    let title = words::labels(task.job.as_deref(), task.kind.as_deref(), task.name.as_deref());
+    known(Some(title).filter(|title| !title.is_empty()), |title| title)
 }
 
 fn text(value: Option<&String>) -> String {

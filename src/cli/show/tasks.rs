@@ -1,6 +1,9 @@
 //! One task, and the jobs.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
+
+use serde::Serialize;
 
 use super::when::Times;
 use super::{bytes, bytes_per_sec, duration, known, percent, rate, seconds_age, tier_word};
@@ -72,6 +75,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
         ("job", text(&task.job)),
         ("kind", text(&task.kind)),
         ("group", text(&task.group)),
+        ("command", text(&task.command)),
         ("process", known(task.pid, |pid| pid.to_string())),
         ("ended", ended(&task)),
         ("uid", known(task.uid, |uid| uid.to_string())),
@@ -142,35 +146,61 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
     Ok(())
 }
 
+/// A job, and how many of its requests wait.
+#[derive(Serialize)]
+pub(crate) struct Job {
+    #[serde(flatten)]
+    job: proto::Job,
+    waiting: usize,
+}
+
+/// The jobs that run or ran and those that only wait.
+pub(crate) fn with_waiting(jobs: Vec<proto::Job>, queue: &[proto::Queued]) -> Vec<Job> {
+    let mut waiting: BTreeMap<_, usize> = BTreeMap::new();
+    for one in queue.iter().filter(|one| one.place.is_some()) {
+        let Some(job) = &one.job else { continue };
+        *waiting.entry((Some(one.uid), job.clone(), one.kind.clone())).or_default() += 1;
+    }
+    let mut take = |key: &_| waiting.remove(key).unwrap_or(0);
+    let mut all: Vec<_> = jobs
+        .into_iter()
+        .map(|job| Job { waiting: take(&(job.uid, job.job.clone(), job.kind.clone())), job })
+        .collect();
+    all.extend(waiting.into_iter().map(|((uid, job, kind), waiting)| {
+        let class = proto::Class::Unknown.into();
+        Job { job: proto::Job { uid, job, kind, class, ..proto::Job::default() }, waiting }
+    }));
+    all
+}
+
 /// `lrsctl jobs`
-pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn jobs(jobs: &[Job], out: &mut Output) -> Result<(), Failure> {
     if jobs.is_empty() {
         say(format_args!("no jobs"));
         return Ok(());
     }
-    let mut heads = vec![
-        ("RUNNING", Column::Figure),
-        ("FINISHED", Column::Figure),
-        ("FAILED", Column::Figure),
-        ("RATE", Column::Figure),
-        ("SPREAD", Column::Figure),
-        ("TIME", Column::Figure),
-        ("CLASS", Column::Text),
-        ("UID", Column::Figure),
-        ("KIND", Column::Elastic(6)),
-        ("JOB", Column::Elastic(12)),
+    // With the least width of a terminal that has the column.
+    let columns = [
+        (0, "RUNNING", Column::Figure),
+        (0, "WAITING", Column::Figure),
+        (0, "FINISHED", Column::Figure),
+        (0, "FAILED", Column::Figure),
+        (80, "RATE", Column::Figure),
+        (100, "SPREAD", Column::Figure),
+        (80, "TIME", Column::Figure),
+        (0, "CLASS", Column::Text),
+        (80, "UID", Column::Figure),
+        (0, "KIND", Column::Elastic(6)),
+        (0, "JOB", Column::Elastic(12)),
     ];
-    // What a narrow terminal does without: SPREAD, then TIME.
-    let dropped = match out.width() {
-        0..80 => 4..6,
-        80..90 => 4..5,
-        _ => 4..4,
-    };
-    heads.drain(dropped.clone());
-    let mut table = Columns::new(&heads);
-    for job in jobs {
-        let mut row = vec![
+    let fits = |index: &usize| out.width() >= columns[*index].0;
+    let shown: Vec<usize> = (0..columns.len()).filter(fits).collect();
+    let heads = shown.iter().map(|index| (columns[*index].1, columns[*index].2));
+    let mut table = Columns::new(&heads.collect::<Vec<_>>());
+    for Job { job, waiting } in jobs {
+        let mut row = [
             job.running.to_string(),
+            waiting.to_string(),
             job.finished.to_string(),
             job.failed.to_string(),
             rate(job.computing_rate),
@@ -181,8 +211,7 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
             known(job.kind.clone(), |kind| kind),
             job.job.clone(),
         ];
-        row.drain(dropped.clone());
-        table.row(row);
+        table.row(shown.iter().map(|index| std::mem::take(&mut row[*index])).collect());
     }
     out.table(&table)
 }

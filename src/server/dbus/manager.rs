@@ -19,6 +19,7 @@ use super::path::task_path;
 use super::polkit::{Action, Question};
 use super::value::{self, Dict, Options};
 use crate::command::{CommandError, Subject};
+use crate::server::query::Reader;
 use crate::server::{ending, history, pidfd, query, request};
 use crate::units::WallTime;
 use crate::{proto, wire};
@@ -65,6 +66,7 @@ struct AdmitOptions {
     job: Option<String>,
     kind: Option<String>,
     group: Option<String>,
+    command: Option<String>,
     priority: Option<i32>,
     reservation: Option<String>,
     in_place: bool,
@@ -84,6 +86,7 @@ impl AdmitOptions {
             job: self.job,
             kind: self.kind,
             group: self.group,
+            command: self.command,
             priority: self.priority,
             reservation: self.reservation,
             in_place: self.in_place,
@@ -220,7 +223,7 @@ impl Manager {
     /// One running task.
     #[zbus(out_args("task"))]
     fn get_task(&self, id: &str) -> Result<Dict, CallError> {
-        Ok(value::message(&*query::task(&self.call()?.snapshot(), id)?))
+        Ok(value::message(&Reader::OTHER.task(&*query::task(&self.call()?.snapshot(), id)?)))
     }
 
     /// All running tasks, by order of admission.
@@ -229,7 +232,7 @@ impl Manager {
         let call = self.call()?;
         let mut tasks = Vec::with_capacity(call.snapshot().tasks.len());
         for task in call.snapshot().tasks.values() {
-            tasks.push(value::message(&**task));
+            tasks.push(value::message(&Reader::OTHER.task(task)));
             tokio::task::consume_budget().await;
         }
         limited(tasks)
@@ -253,7 +256,7 @@ impl Manager {
         let asked = proto::ListHistoryRequest {
             job, uid, since, failed, page_size, ..proto::ListHistoryRequest::default()
         };
-        let answer = history::list(self.call()?.server.service.access(), asked)?;
+        let answer = history::list(self.call()?.server.service.access(), Reader::OTHER, asked)?;
         limited(answer.tasks.iter().map(value::message).collect())
     }
 
@@ -264,7 +267,8 @@ impl Manager {
         let WaitOptions { wait_ms } = options.read()?;
         let call = self.call()?;
         let asked = proto::WaitTaskRequest { id, wait_ms };
-        let ended = async { Ok(ending::of_task(call.server.service.access(), asked).await?) };
+        let access = call.server.service.access();
+        let ended = async { Ok(ending::of_task(access, Reader::OTHER, asked).await?) };
         Ok(value::message(&call.unless_left("WaitTask", ended).await?))
     }
 
@@ -291,7 +295,7 @@ impl Manager {
 
     /// Puts a running process, with its descendants, into a slot; pid 0 is the caller. Another pid is
     /// refused from a caller in another pid namespace than lrsd's. Options:
-    /// name, job, kind, group (s), priority (i), reservation (s), in_place (b), wait_ms (t),
+    /// name, job, kind, group, command (s), priority (i), reservation (s), in_place (b), wait_ms (t),
     /// wait_forever (b), ticket (s): of ListQueue, to keep the place in the queue over a restart of
     /// lrsd; unit (s): with pid 0, a running service or scope of systemd's, in place; keep_unit (b): leave
     /// the unit of systemd's that it is in only if nothing is lost by it, as lrsctl run does; leave_unit

@@ -143,7 +143,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
     same!(
         id name job kind group pid uid tier priority class admitted_at promoted_at attachment overflow
         slotless frozen stopped contested main_exited cgroup ratio_group unit found_by stays_because
-        lost_by_move loan lends cpus cpu_lane opportunistic cpu_quota repaired
+        lost_by_move command index loan lends cpus cpu_lane opportunistic cpu_quota repaired
         exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec
         read_bytes_per_sec elapsed_seconds expected_remaining_seconds kernel resident_bytes

@@ -21,8 +21,9 @@ use crate::command::{AdmitRequest, Caller};
 use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::Snapshot;
+use crate::server::query::{self, Reader};
 use crate::server::service::Service;
-use crate::server::{ending, history, pidfd, query, request};
+use crate::server::{ending, history, pidfd, request};
 
 /// Tasks on one page, unless the client asks for another number.
 const DEFAULT_PAGE_SIZE: usize = 1_000;
@@ -78,6 +79,8 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::ListTasksRequest>,
     ) -> Answer<proto::ListTasksResponse> {
+        let snapshot = self.service.snapshot();
+        let reader = Reader::new(&caller(&request)?, &snapshot);
         let request = request.into_inner();
         let size = match request.page_size as usize {
             0 => DEFAULT_PAGE_SIZE,
@@ -91,12 +94,13 @@ impl Shaper for GrpcServer {
                 )
             })?),
         };
-        Ok(Response::new(page(&self.service.snapshot(), after, size)))
+        Ok(Response::new(page(&snapshot, reader, after, size)))
     }
 
     async fn get_task(&self, request: Request<proto::GetTaskRequest>) -> Answer<proto::Task> {
-        let task = query::task(&self.service.snapshot(), &request.get_ref().id).map_err(status)?;
-        Ok(Response::new(proto::Task::clone(&task)))
+        let snapshot = self.service.snapshot();
+        let task = query::task(&snapshot, &request.get_ref().id).map_err(status)?;
+        Ok(Response::new(Reader::new(&caller(&request)?, &snapshot).task(&task)))
     }
 
     async fn list_jobs(
@@ -110,18 +114,18 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::ListHistoryRequest>,
     ) -> Answer<proto::ListHistoryResponse> {
-        Ok(Response::new(
-            history::list(self.service.access(), request.into_inner()).map_err(status)?,
-        ))
+        let reader = Reader::new(&caller(&request)?, &self.service.snapshot());
+        let ended = history::list(self.service.access(), reader, request.into_inner());
+        Ok(Response::new(ended.map_err(status)?))
     }
 
     async fn wait_task(
         &self,
         request: Request<proto::WaitTaskRequest>,
     ) -> Answer<proto::EndedTask> {
-        Ok(Response::new(
-            ending::of_task(self.service.access(), request.into_inner()).await.map_err(status)?,
-        ))
+        let reader = Reader::new(&caller(&request)?, &self.service.snapshot());
+        let ended = ending::of_task(self.service.access(), reader, request.into_inner());
+        Ok(Response::new(ended.await.map_err(status)?))
     }
 
     async fn list_queue(
@@ -289,7 +293,12 @@ impl Shaper for GrpcServer {
 }
 
 /// Tasks after `after`, at most `size` and at most [`MAX_PAGE_BYTES`].
-fn page(snapshot: &Snapshot, after: Option<TaskId>, size: usize) -> proto::ListTasksResponse {
+fn page(
+    snapshot: &Snapshot,
+    reader: Reader,
+    after: Option<TaskId>,
+    size: usize,
+) -> proto::ListTasksResponse {
     /// Tag and length of one element.
     const FRAMING_BYTES: usize = 6;
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -303,7 +312,7 @@ fn page(snapshot: &Snapshot, after: Option<TaskId>, size: usize) -> proto::ListT
             let next_page_token = last.map_or_else(String::new, |last: &TaskId| last.to_string());
             return proto::ListTasksResponse { tasks, next_page_token };
         }
-        tasks.push(proto::Task::clone(task));
+        tasks.push(reader.task(task));
         last = Some(id);
     }
     proto::ListTasksResponse { tasks, next_page_token: String::new() }

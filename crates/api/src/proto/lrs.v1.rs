@@ -500,6 +500,13 @@ pub struct Task {
     /// All its threads are stopped, by a signal (SIGSTOP) or by a debugger: as `frozen` by others.
     #[prost(bool, tag = "40")]
     pub stopped: bool,
+    /// The beginning of its command line, 80 bytes at most, for its user and admins only. Absent: not sent by
+    /// who admitted it, or not for the caller, as never over D-Bus.
+    #[prost(string, optional, tag = "46")]
+    pub command: ::core::option::Option<::prost::alloc::string::String>,
+    /// Of `lrsctl run --each`: the number in brackets at the end of its name ("day\[77\]").
+    #[prost(uint64, optional, tag = "47")]
+    pub index: ::core::option::Option<u64>,
 }
 /// What was read back from the kernel, not what was wished.
 #[derive(serde::Serialize)]
@@ -663,6 +670,11 @@ pub struct EndedTask {
     /// known, as where its cgroup has no memory controller (cgroup v1, `cgroup.memory_controller` = false).
     #[prost(uint64, optional, tag = "20")]
     pub oom_kills: ::core::option::Option<u64>,
+    /// As in `Task`.
+    #[prost(string, optional, tag = "21")]
+    pub command: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint64, optional, tag = "22")]
+    pub index: ::core::option::Option<u64>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -950,6 +962,9 @@ pub struct AdmitRequest {
     /// the request counts from now on.
     #[prost(string, optional, tag = "10")]
     pub ticket: ::core::option::Option<::prost::alloc::string::String>,
+    /// `Task.command`: 80 bytes at most, no control characters.
+    #[prost(string, optional, tag = "15")]
+    pub command: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]

@@ -91,8 +91,8 @@ where
 }
 
 fn labels() -> impl Strategy<Value = Labels> {
-    (some(label()), some(label()), some(label()), some(label()))
-        .prop_map(|(name, job, kind, group)| Labels { name, job, kind, group })
+    (some(label()), some(label()), some(label()), some(label()), some(label()))
+        .prop_map(|(name, job, kind, group, command)| Labels { name, job, kind, group, command })
 }
 
 fn boot() -> impl Strategy<Value = BootTime> {

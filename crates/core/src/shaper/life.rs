@@ -23,7 +23,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Shaper, insert_labels};
-use crate::event::EventKind;
+use crate::event::{COMMAND, EventKind};
 use crate::exit::Exit;
 use crate::jobs::End;
 use crate::model::{Labels, Priority, Standing, TaskId};
@@ -349,6 +349,9 @@ impl Shaper {
                 event.from = Some(task.tier().to_string());
                 event.inputs = inputs;
                 insert_labels(&mut event.inputs, &task.labels);
+                if let Some(command) = &task.labels.command {
+                    event.inputs.insert(COMMAND.into(), json!(command));
+                }
                 if away {
                     event.reason = Some("ended while lrsd was away".into());
                 }
