@@ -36,6 +36,11 @@ pub struct Event {
 /// The input that no client reads in an event: only the user of the task and admins may.
 pub const COMMAND: &str = "command";
 
+/// The input that stands for the job of a task that named none ([`Labels::program`]).
+///
+/// [`Labels::program`]: crate::model::Labels::program
+pub const PROGRAM: &str = "program";
+
 /// A change outside the core that belongs into the history; it becomes an [`Event`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{Event, EventKind};
+use crate::event::{Event, EventKind, PROGRAM};
 use crate::exit::Exit;
 use crate::jobs::{End, Finished, MAX_JOBS};
 use crate::model::{JobKey, Label, ReservationId, TaskId, Tier};
@@ -162,7 +162,8 @@ impl HistoryState {
 
 /// The job of the task that an event of its end is about.
 fn job_key(event: &Event) -> Option<JobKey> {
-    let (job, kind) = (label(event, "job")?, label(event, "kind"));
+    let job = label(event, "job").or_else(|| label(event, PROGRAM))?;
+    let kind = label(event, "kind");
     let uid = event.inputs.get("uid").and_then(Value::as_u64);
     Some(JobKey { uid: uid.and_then(|uid| u32::try_from(uid).ok()), job, kind })
 }

@@ -322,15 +322,39 @@ impl Labels {
         }
     }
 
-    /// The job of `uid` that a task with these labels belongs to, if it named one.
+    /// The job of `uid` that a task with these labels belongs to: the one it named, else its program's.
     pub fn job_key(&self, uid: Option<u32>) -> Option<JobKey> {
-        self.job.clone().map(|job| JobKey { uid, job, kind: self.kind.clone() })
+        let job = self.job.clone().or_else(|| self.program())?;
+        Some(JobKey { uid, job, kind: self.kind.clone() })
+    }
+
+    /// The job of a task that named none: what one user's tasks of a program did says something of the next
+    /// one. In parentheses, as no one names a job; `None`: it named a job, or its command is not known.
+    pub fn program(&self) -> Option<Label> {
+        let command = self.command.as_ref().filter(|_| self.job.is_none())?.as_str();
+        let file = command.split(' ').next()?;
+        let name = file.rsplit('/').next().filter(|name| !name.is_empty())?;
+        Label::new(&format!("({name})")).ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_job_a_task_is_one_of_its_program() {
+        let with = |job: Option<&str>, command: &str| {
+            let label = |text| Label::new(text).ok();
+            let labels =
+                Labels { job: job.and_then(label), command: label(command), ..Labels::default() };
+            labels.job_key(Some(7)).map(|key| key.job.to_string())
+        };
+        assert_eq!(with(None, "/usr/bin/xz -6 part-1").as_deref(), Some("(xz)"));
+        assert_eq!(with(None, "xz").as_deref(), Some("(xz)"));
+        assert_eq!(with(Some("day"), "xz").as_deref(), Some("day"));
+        assert_eq!((with(None, ""), with(None, "bin/")), (None, None));
+    }
 
     #[test]
     fn ids_round_trip_and_refuse_lookalikes() {

@@ -43,7 +43,7 @@ use serde_json::{Map, Value, json};
 use super::bound::Bound;
 use super::capacity::FreeWindow;
 use super::cpus::{CpuSet, UsableCpus};
-use super::event::{Change, Event, EventKind};
+use super::event::{Change, Event, EventKind, PROGRAM};
 use super::freed::Freed;
 use super::guard::Guard;
 use super::guard::freeze::Ladder;
@@ -643,6 +643,9 @@ impl Shaper {
 /// is not among them.
 pub fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
     let Labels { name, job, kind, group, command: _ } = labels;
+    if let Some(program) = labels.program() {
+        inputs.insert(PROGRAM.into(), json!(program));
+    }
     for (key, label) in [("name", name), ("job", job), ("kind", kind), ("group", group)] {
         if let Some(label) = label {
             inputs.insert(key.into(), json!(label));
