@@ -601,6 +601,7 @@ fn what_0_1_0_wrote_is_read() {
             rates: Default::default(),
             burst: None,
             demand: None,
+            idle: None,
             lost: None,
             ..task.counts
         };
