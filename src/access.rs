@@ -7,6 +7,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::command::{COMMANDS_A_TURN, Command, CommandError, ErrorKind, Reply};
+use crate::history::History;
 use crate::publish::{EventRing, LastTurn, Snapshot};
 
 /// What a server needs: where to ask, what to read. Cheap to clone.
@@ -20,6 +21,8 @@ pub struct Access {
     pub events: Arc<EventRing>,
     /// Whether the loop still turns.
     pub last_turn: Arc<LastTurn>,
+    /// What is kept over a boot; `None`: nothing.
+    pub history: Option<History>,
 }
 
 impl Access {
@@ -30,7 +33,7 @@ impl Access {
         events: Arc<EventRing>,
     ) -> Access {
         let last_turn = Arc::new(LastTurn::new(crate::clock::boot_time()));
-        Access { commands, snapshot, events, last_turn }
+        Access { commands, snapshot, events, last_turn, history: None }
     }
 }
 

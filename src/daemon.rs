@@ -35,6 +35,7 @@ use crate::cgroup::{CgroupError, TierTree};
 use crate::command::Command;
 use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
+use crate::history::History;
 use crate::kernfs::files::raise_descriptor_limit;
 use crate::log::{self, Log, last_words, say};
 use crate::node::{LoopError, Parts, ReloadLog, Remote, StartError};
@@ -282,7 +283,15 @@ fn run_on(
     let (snapshot, newest) = watch::channel(Arc::new(Snapshot::default()));
     let (hints, hinted) = crate::discover::hint_queue();
     let front = Front::open(&config)?;
-    let access = Access::new(sender, newest, Arc::clone(&events));
+    let history = match config.history.directory.as_str() {
+        "" => None,
+        dir => {
+            let started = History::start(dir.into(), Arc::clone(&events), newest.clone());
+            Some(started.map_err(thread("the history"))?)
+        }
+    };
+    let access =
+        Access { history: history.clone(), ..Access::new(sender, newest, Arc::clone(&events)) };
     let started_with = Arc::new(config.clone());
     let (mode, lrs_root) = (config.daemon.mode, tree.capabilities().root.clone());
     let parts = Parts {
@@ -292,6 +301,7 @@ fn run_on(
         tree,
         store,
         recovered,
+        history: history.clone(),
         sampler,
         commands,
         hints,
@@ -316,7 +326,9 @@ fn run_on(
             return Err(DaemonError::Thread { what: "the thread that finds tasks", source });
         }
     };
-    front.serve(access, &remote, control, finder, &format!("mode {mode:?}"))
+    let served = front.serve(access, &remote, control, finder, &format!("mode {mode:?}"));
+    history.inspect(History::end);
+    served
 }
 
 /// The same of a node that is pretended.

@@ -12,6 +12,7 @@
 //! | [`sample`] | one reading of the node and its tasks | /proc, cgroup files |
 //! | [`cgroup`] | the applier: task groups and their weights | cgroup files |
 //! | [`state`] | records and history that survive the daemon | files of the runtime directory |
+//! | [`history`] | what is kept of the past over a boot | files of history.directory |
 //! | [`executor`] | `crates/executor`, the one loop that owns the state, over a `World`; with it what clients may ask ([`command`]), who may ([`rights`]), what they read ([`publish`]) | none of the node: traits |
 //! | [`node`] | that world for real: cgroups, threads, records, what wakes the loop | all above, [`clock`] |
 //! | [`pretend`] | `lrsd --pretend`: a world without root and kernel for real clients | all above, `lrs_sim` |
@@ -41,6 +42,7 @@ pub mod daemon;
 pub mod discover;
 pub mod doctor;
 pub mod give_back;
+pub mod history;
 pub mod kernfs;
 pub mod node;
 pub mod pretend;

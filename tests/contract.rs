@@ -342,6 +342,7 @@ impl Real {
             tree,
             store,
             recovered,
+            history: None,
             sampler,
             commands,
             hints: lrs::discover::hint_queue().0,

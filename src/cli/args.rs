@@ -11,6 +11,7 @@ use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 use lrs_bench::{DemoArgs, InnerArgs};
 
 use super::values::some_time;
+use super::window::When;
 pub(super) use options::*;
 
 /// Control and watch the Local Resource Shaper on this node.
@@ -100,21 +101,34 @@ pub(super) enum Command {
         /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
         #[arg(long)]
         suits: bool,
+        /// Only jobs with tasks that ended since then, and of those only these tasks: how long ago (2h,
+        /// 3d), a time (02:00), a day (yesterday, 2026-01-31)
+        #[arg(long, value_name = "WHEN", conflicts_with = "suits")]
+        since: Option<When>,
     },
-    /// Tasks that ended: how, after how long, what they used
+    /// Tasks that ended: how, after how long, what they used; or what the node did (--node)
     ///
-    /// The last 4096, the latest last, and their number, failures and times on stderr. Where there are more,
-    /// the oldest go first of the user who has most.
+    /// The latest last, and their number, failures and times on stderr; as far as `history.directory` goes back
+    /// (some 50,000 tasks). Without one the last 4096: where there are more, the oldest go first of the user who has
+    /// most.
     /// Columns: ENDED when, "away" while lrsd did not run; TIER the tier it ended in; EXIT the main process's
     /// exit status, or the signal that killed it ("+core": with a core), a dash where that is not known; TIME
     /// from admission to the end; CPU-S seconds of CPU; MEMORY the peak, with ~ in front where it is the
     /// greatest sample; READ and WRITE bytes from and to disks; COMMAND its beginning, of one's own tasks and for
     /// admins.
     #[command(after_help = "Examples:\n  \
-        lrsctl history --since 1h --failed\n  \
         lrsctl history --last 20\n  \
+        lrsctl history --since yesterday --failed\n  \
+        lrsctl history --node --since 02:00 --until 03:00\n  \
         lrsctl history --job nightly -o id,exit,elapsed_seconds --no-header")]
     History(HistoryArgs),
+    /// A picture of what the node did: CPU and slots over time, as SVG
+    ///
+    /// CPU: green tasks, grey others, red waits for a disk. Slots: blue active, yellow passive; dashed what there is,
+    /// whole what is used. A gap: lrsd did not run.
+    #[command(after_help = "Example:\n  \
+        lrsctl plot -o night.svg --since 22:00 --until 06:00")]
+    Plot(PlotArgs),
     /// Run a command in a slot
     ///
     /// lrsctl asks for a slot for itself and then becomes the command: signals and exit status are

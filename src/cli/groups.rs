@@ -8,7 +8,7 @@ use super::output::Output;
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "What goes on",
-        &["status", "top", "tasks", "task", "queue", "jobs", "history", "events", "why"],
+        &["status", "top", "tasks", "task", "queue", "jobs", "history", "plot", "events", "why"],
     ),
     ("Run tasks", &["run", "submit", "log", "admit", "wait", "kill", "release", "priority"]),
     ("Slots for schedulers", &["reserve", "cancel"]),

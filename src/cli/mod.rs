@@ -25,6 +25,8 @@ mod manage;
 mod metrics;
 mod output;
 mod pages;
+mod past;
+mod plot;
 #[cfg(test)]
 mod promised;
 mod queue;
@@ -36,6 +38,7 @@ mod usage;
 mod values;
 mod wait;
 mod why;
+mod window;
 mod yarn;
 
 use std::process::ExitCode;
@@ -89,9 +92,11 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Queue(args) => queue::queue(lrsd, &args, out),
         Command::Task { id } if handle::is_queued(&id) => queue::one(lrsd, id, out),
         Command::Task { id } => read::task(lrsd, id, times, out),
-        Command::Jobs { suits: false } => read::jobs(lrsd, out),
-        Command::Jobs { suits: true } => read::suits(lrsd, out),
-        Command::History(args) => read::history(lrsd, args, times, out),
+        Command::Jobs { suits: true, .. } => read::suits(lrsd, out),
+        Command::Jobs { since: None, .. } => read::jobs(lrsd, out),
+        Command::Jobs { since: Some(since), .. } => past::jobs(lrsd, &since, times, out),
+        Command::History(args) => past::history(lrsd, &args, times, out),
+        Command::Plot(args) => plot::plot(lrsd, &args, times, out),
         Command::Events(args) => events::events(lrsd, &args, times, out),
         Command::Why { id } => why::why(lrsd, id, times, out),
         Command::Run(RunArgs { unless_queued: Some(name), .. })

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::args::{HistoryArgs, TasksArgs};
-use super::client::{Lrsd, ask, ended_tasks};
+use super::args::TasksArgs;
+use super::client::{Lrsd, ask};
 use super::failure::{Exit, Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Output, Talk, printable};
@@ -11,8 +11,7 @@ use super::queue::whole;
 use super::show;
 use super::show::when::Times;
 use crate::core::pace::hangs;
-use crate::units::WallTime;
-use crate::{clock, proto, wire};
+use crate::{clock, proto};
 use lrs_api::client::{Connection, all_tasks};
 use tonic::Code;
 
@@ -98,32 +97,6 @@ pub(super) fn suits(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
         lrsd.evaluate_jobs(every).await.map(|jobs| jobs.into_inner().jobs)
     })?;
     if out.is_json() { out.json(&jobs) } else { show::tasks::suits(&jobs, out) }
-}
-
-/// `lrsctl history`
-pub(super) fn history(
-    lrsd: &Lrsd,
-    args: HistoryArgs,
-    times: &Times,
-    out: &mut Output,
-) -> Result<(), Failure> {
-    let since = args.since.map(|ago| {
-        let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
-        let from = clock::now().wall.unix_micros().saturating_sub(ago);
-        wire::proto_time(WallTime::from_unix_micros(from))
-    });
-    let asked = proto::ListHistoryRequest {
-        job: args.job.clone(),
-        uid: args.user,
-        since,
-        failed: args.failed,
-        ..proto::ListHistoryRequest::default()
-    };
-    let mut tasks = ask(lrsd, Purpose::Other, |lrsd| ended_tasks(lrsd, asked))?;
-    if let Some(last) = args.last {
-        tasks.drain(..tasks.len().saturating_sub(last));
-    }
-    if out.is_json() { out.json(&tasks) } else { show::history::table(&tasks, &args, times, out) }
 }
 
 /// `lrsctl config show`: the settings in force.

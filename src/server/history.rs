@@ -1,24 +1,19 @@
-//! The tasks that ended, as the history has them: what [`EventRing`](crate::publish::EventRing) keeps
-//! of them, in the words of the contract.
+//! The past, as clients ask for it: tasks that ended, and what the node did.
 //!
-//! All figures are those of the event `completed`, so that a restart loses none that the history on
-//! disk has. Limit: the class is by the limits in force when it is asked for.
+//! Tasks that ended are those that [`EventRing`](crate::publish::EventRing) keeps in memory; with `stored`
+//! those of [`History`] come before them. So a history that is off, or a disk
+//! that does not answer, costs what is older.
 
-use lrs_api::words;
-use serde_json::Value;
+use std::sync::Arc;
 
 use super::query::Reader;
 use super::request;
 use crate::access::Access;
 use crate::command::CommandError;
-use crate::config::Classify;
-use crate::core::event::COMMAND;
-use crate::core::exit::Exit;
-use crate::core::jobs::End;
-use crate::core::model::Tier;
-use crate::core::rate::class_of;
-use crate::publish::{self, Ended};
-use crate::units::{Share, WallTime};
+use crate::history::ended;
+use crate::history::{EndRow, History, Kind};
+use crate::publish::Ended;
+use crate::units::WallTime;
 use crate::{proto, wire};
 
 /// Tasks on one page, unless the client asks for another number.
@@ -28,103 +23,159 @@ const PAGE: usize = 1_000;
 /// 4 MiB that a gRPC client takes by default.
 const MAX_PAGE: usize = 4_096;
 
+/// Rows of the node on one page, some 100 bytes each.
+const ROWS: usize = 5_000;
+
+/// Begins the page token of a place on the disk.
+const STORED: char = 'd';
+
+/// Which tasks are asked for.
+struct Filter {
+    job: Option<String>,
+    uid: Option<u32>,
+    since: Option<WallTime>,
+    until: Option<WallTime>,
+    failed: bool,
+}
+
+impl Filter {
+    fn of(request: &proto::ListHistoryRequest) -> Result<Filter, CommandError> {
+        Ok(Filter {
+            job: request::label("job", request.job.clone())?.map(|job| job.to_string()),
+            uid: request.uid,
+            since: request.since.as_ref().map(wire::wall_time),
+            until: request.until.as_ref().map(wire::wall_time),
+            failed: request.failed,
+        })
+    }
+
+    /// `at`: when the end was noticed.
+    fn has(&self, at: WallTime, task: &proto::EndedTask) -> bool {
+        let has_failed =
+            || task.exit_signal.is_some() || task.exit_status.is_some_and(|it| it != 0);
+        within(at, self.since, self.until)
+            && self.job.as_ref().is_none_or(|job| task.job.as_ref() == Some(job))
+            && self.uid.is_none_or(|uid| task.uid == Some(uid))
+            && (!self.failed || has_failed())
+    }
+}
+
+fn within(at: WallTime, since: Option<WallTime>, until: Option<WallTime>) -> bool {
+    since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until)
+}
+
+fn number(token: &str) -> Result<u64, CommandError> {
+    token.parse().map_err(|_| {
+        request::invalid(
+            "page_token is not valid; send next_page_token of the page before, unchanged",
+        )
+    })
+}
+
 /// The ended tasks asked for, the latest end last.
 ///
 /// # Errors
-/// InvalidArgument for a label that breaks its range, and for a page token of somewhere else.
-pub fn list(
+/// InvalidArgument for a label that breaks its range, and for a page token of somewhere else;
+/// Unavailable where the disk of the history does not answer.
+pub async fn list(
     access: &Access,
     reader: Reader,
-    asked: proto::ListHistoryRequest,
+    request: proto::ListHistoryRequest,
 ) -> Result<proto::ListHistoryResponse, CommandError> {
-    let job = request::label("job", asked.job)?;
-    let from = match asked.page_token.as_str() {
-        "" => 0,
-        token => token.parse().map_err(|_| {
-            request::invalid(
-                "page_token is not valid; send next_page_token of the page before, unchanged",
-            )
-        })?,
-    };
-    let size = match asked.page_size as usize {
+    let asked = Arc::new(Filter::of(&request)?);
+    let size = match request.page_size as usize {
         0 => PAGE,
         size => size.min(MAX_PAGE),
     };
-    let since = asked.since.as_ref().map(wire::wall_time);
-    let is_asked_for = |task: &Ended| {
-        let text = |key: &str| task.event.inputs.get(key).and_then(Value::as_str);
-        since.is_none_or(|since| task.event.at >= since)
-            && job.as_ref().is_none_or(|job| text("job") == Some(job.as_str()))
-            && asked.uid.is_none_or(|uid| number(task, "uid") == Some(uid))
-            && (!asked.failed || task.exit.is_some_and(Exit::failed))
+    let token = request.page_token.as_str();
+    // A place on the disk has this letter, an end in memory is a number.
+    let place = token.strip_prefix(STORED).or(token.is_empty().then_some("0"));
+    let history = access.history.as_ref().filter(|_| request.stored);
+    let Some((place, history)) = place.zip(history) else {
+        let from = if token.is_empty() { 0 } else { number(token)? };
+        return Ok(in_memory(access, reader, &asked, size, Vec::new(), from));
     };
+    let of_it = Arc::clone(&asked);
+    let wanted = move |row: EndRow| {
+        let task = row.task.filter(|task| of_it.has(WallTime::from_unix_micros(row.at), task));
+        task.map(|task| shown(task, reader))
+    };
+    let page = history.page(Kind::Tasks, number(place)?, size, wanted).await?;
+    Ok(match page.next {
+        Some(next) => proto::ListHistoryResponse {
+            tasks: page.rows,
+            next_page_token: format!("{STORED}{next}"),
+        },
+        None => in_memory(access, reader, &asked, size, page.rows, page.unstored),
+    })
+}
+
+/// Those of them that are in memory, for who can take them at once.
+///
+/// # Errors
+/// InvalidArgument for a label that breaks its range.
+pub fn recent(
+    access: &Access,
+    reader: Reader,
+    request: &proto::ListHistoryRequest,
+) -> Result<proto::ListHistoryResponse, CommandError> {
+    Ok(in_memory(access, reader, &Filter::of(request)?, MAX_PAGE, Vec::new(), 0))
+}
+
+/// `tasks`, and after them those in memory from the end with the number `from` on.
+fn in_memory(
+    access: &Access,
+    reader: Reader,
+    asked: &Filter,
+    size: usize,
+    mut tasks: Vec<proto::EndedTask>,
+    from: u64,
+) -> proto::ListHistoryResponse {
     let snapshot = access.snapshot.borrow().clone();
-    let classify = snapshot.config.as_ref().map(|config| &config.classify);
-    let mut tasks = Vec::new();
-    for task in access.events.ended(from).iter().filter(|task| is_asked_for(task)) {
-        if tasks.len() == size {
-            let next_page_token = task.event.seq.to_string();
-            return Ok(proto::ListHistoryResponse { tasks, next_page_token });
+    for end in access.events.ended(from) {
+        let task = ended::message(&end, &snapshot);
+        if !asked.has(end.event.at, &task) {
+            continue;
         }
-        tasks.push(ended(task, reader, classify));
+        if tasks.len() >= size {
+            let next_page_token = end.event.seq.to_string();
+            return proto::ListHistoryResponse { tasks, next_page_token };
+        }
+        tasks.push(shown(task, reader));
     }
-    Ok(proto::ListHistoryResponse { tasks, next_page_token: String::new() })
+    proto::ListHistoryResponse { tasks, next_page_token: String::new() }
 }
 
 /// One of them.
 pub(super) fn message(access: &Access, reader: Reader, task: &Ended) -> proto::EndedTask {
-    let snapshot = access.snapshot.borrow().clone();
-    ended(task, reader, snapshot.config.as_ref().map(|config| &config.classify))
+    shown(ended::message(task, &access.snapshot.borrow()), reader)
 }
 
-fn number<T: TryFrom<u64>>(task: &Ended, key: &str) -> Option<T> {
-    T::try_from(task.event.inputs.get(key)?.as_u64()?).ok()
+/// As `reader` may read it.
+fn shown(mut task: proto::EndedTask, reader: Reader) -> proto::EndedTask {
+    task.command = reader.command(task.command, task.uid);
+    task
 }
 
-fn ended(task: &Ended, reader: Reader, classify: Option<&Classify>) -> proto::EndedTask {
-    let event = &task.event;
-    let text = |key: &str| event.inputs.get(key).and_then(Value::as_str).map(str::to_owned);
-    let figure = |key: &str| event.inputs.get(key).and_then(Value::as_f64);
-    let (exit_status, exit_signal) = publish::exit(task.exit);
-    let core_dumped = match task.exit {
-        Some(Exit::Signal { core, .. }) => Some(core),
-        Some(Exit::Status(_)) | None => None,
+/// What the node did.
+///
+/// # Errors
+/// InvalidArgument for a page token of somewhere else; Unavailable where the disk of the history does not
+/// answer.
+pub async fn node(
+    history: Option<&History>,
+    asked: proto::ListNodeHistoryRequest,
+) -> Result<proto::ListNodeHistoryResponse, CommandError> {
+    let Some(history) = history else { return Ok(proto::ListNodeHistoryResponse::default()) };
+    let from = if asked.page_token.is_empty() { 0 } else { number(&asked.page_token)? };
+    let kind = if asked.cycles { Kind::Cycles } else { Kind::Minutes };
+    let time = |at: &Option<_>| at.as_ref().map(wire::wall_time);
+    let (since, until) = (time(&asked.since), time(&asked.until));
+    let is_wanted = move |row: &proto::NodeFigures| {
+        row.at.is_some_and(|at| within(wire::wall_time(&at), since, until))
     };
-    let tier = match event.from.as_deref() {
-        Some(tier) if tier == Tier::Active.to_string() => proto::Tier::Active,
-        Some(tier) if tier == Tier::Passive.to_string() => proto::Tier::Passive,
-        _ => proto::Tier::Unspecified,
-    };
-    let computing_rate = figure("computing_rate");
-    let disk = End::noted(&event.inputs, event.at).spent.and_then(|spent| spent.disk_share());
-    let class = computing_rate.zip(classify).map(|(rate, limits)| {
-        class_of(Share::clamped(rate), disk, limits.io_below, limits.cpu_above)
-    });
-    let ended_at = text("ended_at").and_then(|at| at.parse::<WallTime>().ok());
-    let sampled = event.inputs.get("peak_memory_sampled").and_then(Value::as_bool);
-    let (name, uid) = (text("name"), number(task, "uid"));
-    proto::EndedTask {
-        id: event.task.clone().unwrap_or_default(),
-        index: name.as_deref().and_then(words::index),
-        name,
-        job: text("job"),
-        kind: text("kind"),
-        group: text("group"),
-        uid,
-        command: reader.command(text(COMMAND), uid),
-        tier: tier.into(),
-        exit_status,
-        exit_signal,
-        core_dumped,
-        oom_kills: number(task, "oom_kills"),
-        ended_at: ended_at.map(wire::proto_time),
-        elapsed_seconds: figure("elapsed_seconds"),
-        cpu_seconds: figure("cpu_seconds"),
-        peak_memory_bytes: number(task, "peak_memory_bytes"),
-        peak_memory_sampled: sampled.unwrap_or(true),
-        read_bytes: number(task, "read_bytes"),
-        write_bytes: number(task, "write_bytes"),
-        computing_rate,
-        class: publish::class(class).into(),
-    }
+    let wanted = move |row| Some(row).filter(is_wanted);
+    let page = history.page(kind, from, ROWS, wanted).await?;
+    let next_page_token = page.next.map_or_else(String::new, |next| next.to_string());
+    Ok(proto::ListNodeHistoryResponse { figures: page.rows, next_page_token })
 }

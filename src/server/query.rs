@@ -11,6 +11,7 @@ use crate::core::colocation::{self, Advice, Question, Running};
 use crate::core::event::{COMMAND, Event};
 use crate::core::model::{Label, TaskId};
 use crate::core::pace;
+use crate::history::History;
 use crate::publish::{GUARD, SLOTS, Snapshot};
 use crate::server::request;
 use crate::units::{BootTime, Share};
@@ -31,6 +32,7 @@ pub fn status(access: &Access, now: BootTime) -> Arc<proto::Status> {
         );
         answer.warnings.insert(0, warning);
     }
+    answer.warnings.extend(access.history.as_ref().and_then(History::warning));
     let counts = access.events.counts();
     let daemon = answer.daemon.get_or_insert_default();
     daemon.cpu_seconds = Some(clock::cpu_time().as_secs_f64());
@@ -39,6 +41,7 @@ pub fn status(access: &Access, now: BootTime) -> Arc<proto::Status> {
     daemon.events =
         counts.events.iter().map(|(kind, count)| (kind.as_str().to_owned(), *count)).collect();
     daemon.failed = Some(counts.failed);
+    daemon.history_lost = access.history.as_ref().map(History::lost);
     status
 }
 

@@ -37,6 +37,8 @@ pub struct Script {
     /// The first page of ListHistory; the second is empty.
     pub history: Vec<EndedTask>,
     pub history_asked: Vec<ListHistoryRequest>,
+    pub figures: Vec<NodeFigures>,
+    pub node_asked: Vec<ListNodeHistoryRequest>,
     pub queue: Vec<Queued>,
     pub toml: String,
     pub yarn: YarnStatus,
@@ -185,6 +187,16 @@ impl Shaper for Served {
             .cloned()
             .map(Response::new)
             .ok_or_else(|| Failure::not_found("the end of none is kept"))
+    }
+
+    async fn list_node_history(
+        &self,
+        request: Request<ListNodeHistoryRequest>,
+    ) -> Answer<ListNodeHistoryResponse> {
+        let mut script = self.0.lock().unwrap();
+        script.node_asked.push(request.into_inner());
+        let (figures, next_page_token) = (script.figures.clone(), String::new());
+        Ok(Response::new(ListNodeHistoryResponse { figures, next_page_token }))
     }
 
     async fn list_queue(&self, request: Request<ListQueueRequest>) -> Answer<ListQueueResponse> {

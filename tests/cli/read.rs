@@ -493,6 +493,47 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
 }
 
 #[test]
+fn what_the_node_did_reads_well_and_a_long_time_is_asked_for_by_the_minute() {
+    let row = |seconds| NodeFigures {
+        at: time(seconds),
+        seconds: 60.0,
+        active_slots: 2.0,
+        active_used: 2.0,
+        passive_slots: 4.0,
+        passive_used: 1.25,
+        guard_stage: 1,
+        cpu_tasks: Some(0.5),
+        completed: 3,
+        ..NodeFigures::default()
+    };
+    let figures = vec![row(1_767_323_045), row(1_767_323_105)];
+    let node = || Script { figures: figures.clone(), ..Script::default() };
+    let fake = Fake::start(node());
+    let shown = fake.run(&["--utc", "history", "--node"]).out;
+    let line = shown.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>();
+    // A pipe counts as 80 columns.
+    let wanted =
+        ["2026-01-02", "03:04:05", "2/2", "1.2/4", "0", "50%", "-", "-", "-", "1", "0", "3"];
+    assert_eq!(line, wanted, "{shown}");
+    let json = fake.run(&["history", "--node", "--since", "3h", "--until", "1h", "--json"]).json();
+    assert_eq!((&json[1]["completed"], &json[1]["cpu_idle"]), (&3.into(), &Value::Null));
+    let picture = fake.run(&["plot", "-o", "-", "--since", "2026-01-01"]);
+    assert!(
+        picture.out.starts_with("<svg") && picture.out.contains("active (blue)"),
+        "{picture:?}"
+    );
+    let asked = fake.script.lock().unwrap().node_asked.clone();
+    let asked: Vec<_> =
+        asked.iter().map(|one| (one.cycles, one.since.is_some(), one.until.is_some())).collect();
+    assert_eq!(asked, [(true, true, false), (false, true, true), (false, true, false)]);
+    assert_eq!(fake.run(&["history", "--node", "--failed"]).code, Some(2));
+    assert_eq!(fake.run(&["history", "--since", "1h", "--until", "2h"]).code, Some(2));
+    let none = Fake::start(Script::default());
+    assert_eq!(none.run(&["plot", "-o", "-"]).code, Some(1));
+    assert_eq!(none.run(&["history", "--node"]).out, "");
+}
+
+#[test]
 fn the_queue_reads_well_and_an_id_of_it_is_explained() {
     let now = lrs::clock::now().wall.unix_micros() / 1_000_000;
     let reservation = Queued {

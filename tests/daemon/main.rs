@@ -35,6 +35,7 @@ mod neighbours;
 mod owner;
 mod pacing;
 mod parking;
+mod past;
 mod queue;
 mod sharing;
 mod supervised;

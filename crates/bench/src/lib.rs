@@ -40,6 +40,7 @@ use lrs_testbed::sweep::{Extra, Sweep};
 pub use args::InnerArgs;
 use args::{BenchArgs, BenchChoice, Cli, Inner};
 pub use demo::{DemoArgs, demo};
+pub use report::pictures::{Figures, node as node_picture};
 use suite::Suite;
 
 /// Name of the suite's copy in the output directory.

@@ -165,6 +165,11 @@ pub static SECTIONS: &[Section] = &[
     Section { name: "grpc", doc: "The socket that lrsctl and schedulers talk to.", keys: GRPC },
     Section { name: "dbus", doc: "The D-Bus interface, org.lrs.Shaper1.", keys: DBUS },
     Section {
+        name: "history",
+        doc: "What is kept of the past: lrsctl history, lrsctl plot.",
+        keys: HISTORY,
+    },
+    Section {
         name: "metrics",
         doc: "Metrics for Prometheus: docs/monitoring.md has the names.",
         keys: METRICS,
@@ -176,6 +181,9 @@ pub static SECTIONS: &[Section] = &[
         keys: YARN,
     },
 ];
+
+/// That of the service.
+const DEFAULT_HISTORY: &str = "/var/lib/lrs";
 
 const BOOLEAN: &str = "true or false";
 
@@ -437,6 +445,20 @@ table! {
     /// on a bus: those that run beside it take "off".
     Restart bus: Bus = Bus::System,
         r#""system", "session", "off" or an address "unix:path=/run/my-bus""#, bus;
+}
+
+table! {
+    /// `[history]`
+    HISTORY = "history": History in Config, |config| &mut config.history;
+
+    /// Where is kept, over a boot, what the node did (each cycle for an hour or more, each minute for a
+    /// week or more) and which tasks ended: at most 16 MiB. Empty is off. If absent: off where
+    /// daemon.runtime_dir is not /run/lrs, so that daemons beside the service keep none.
+    Restart directory: String = DEFAULT_HISTORY.into(), r#""" or an absolute path"#,
+        |v| match text(v)? {
+            "" => Ok(String::new()),
+            _ => directory(v).map(|path| path.to_string_lossy().into_owned()),
+        };
 }
 
 table! {

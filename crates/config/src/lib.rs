@@ -37,7 +37,7 @@ use lrs_core::units::{Bytes, MemoryAmount, Share};
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example, example_rules};
 pub use keys::{
-    Cgroup, Classify, Daemon, Dbus, Grpc, Guard, Metrics, NodeSettings, Slots, Tiers, Yarn,
+    Cgroup, Classify, Daemon, Dbus, Grpc, Guard, History, Metrics, NodeSettings, Slots, Tiers, Yarn,
 };
 pub use quantity::duration_text;
 pub use read::{Absent, check_file};
@@ -75,6 +75,7 @@ pub struct Config {
     pub cgroup: Cgroup,
     pub grpc: Grpc,
     pub dbus: Dbus,
+    pub history: History,
     pub metrics: Metrics,
     pub yarn: Yarn,
     /// `[[discover]]`, in the order of the file.

@@ -316,6 +316,10 @@ impl KeyReader<'_> {
                 self.fault_at("daemon.runtime_dir", place.clone(), problem, remedy);
             }
         }
+        let is_the_services = config.daemon.runtime_dir == Config::default().daemon.runtime_dir;
+        if !places.contains_key("history.directory") && !is_the_services {
+            config.history.directory.clear();
+        }
         if !places.contains_key("guard.memory_resume") {
             config.guard.memory_resume = super::default_resume(config.guard.memory_reserve);
         }

@@ -42,6 +42,17 @@ fn the_shipped_file_is_the_generated_one() {
 }
 
 #[test]
+fn only_the_daemon_of_the_default_runtime_directory_keeps_a_history_by_itself() {
+    let directory = |text: &str| read(text).unwrap().history.directory;
+    assert_eq!(directory(""), "/var/lib/lrs");
+    assert_eq!(directory("[daemon]\nruntime_dir = \"/run/lrs\""), "/var/lib/lrs");
+    assert_eq!(directory("[daemon]\nruntime_dir = \"/run/mine\""), "");
+    let both = "[daemon]\nruntime_dir = \"/run/mine\"\n[history]\ndirectory = \"/srv/mine\"";
+    assert_eq!(directory(both), "/srv/mine");
+    assert_eq!(directory("[history]\ndirectory = \"\""), "");
+}
+
+#[test]
 fn the_shipped_file_says_the_defaults_commented_or_not() {
     let text = example();
     assert_eq!(read(&text).unwrap(), Config::default());
@@ -136,6 +147,8 @@ fn values_arrive_in_their_fields() {
         integrations = ["root"]
         [dbus]
         bus = "unix:path=/tmp/lrs-1/bus"
+        [history]
+        directory = "/var/lib/lrs-1"
         [metrics]
         listen = "[::1]:9753"
         jobs = 20
@@ -234,6 +247,7 @@ fn values_arrive_in_their_fields() {
             version: Auto::Fixed(Version::V1),
             memory_controller: false,
         },
+        history: History { directory: "/var/lib/lrs-1".into() },
         metrics: Metrics { listen: "[::1]:9753".into(), jobs: 20 },
         dbus: Dbus { bus: Bus::Address("unix:path=/tmp/lrs-1/bus".into()) },
         grpc: Grpc {
@@ -377,6 +391,7 @@ const FAULTY: &[(&str, &str)] = &[
     ("[dbus]\nbus = \"unixexec:path=/bin/sh\"", "is not the address of a unix socket"),
     ("[dbus]\nbus = \"autolaunch:\"", "is not the address of a unix socket"),
     ("[dbus]\nbus = \"unix:path=/x;tcp:port=1\"", "is not the address of a unix socket"),
+    ("[history]\ndirectory = \"lib\"", "history.directory = \"lib\""),
     ("[metrics]\nlisten = \"localhost:9753\"", "expected \"\" or an address and a port"),
     ("[metrics]\nlisten = \"127.0.0.1:0\"", "metrics.listen = \"127.0.0.1:0\""),
     ("[metrics]\nlisten = \"9753\"", "metrics.listen = \"9753\""),
@@ -492,6 +507,7 @@ fn changed_keys_say_which_need_a_restart() {
             "cgroup.memory_controller",
             "grpc.listen",
             "dbus.bus",
+            "history.directory",
             "yarn.enabled",
             "yarn.conf_dir",
             "yarn.local_dirs",
@@ -794,7 +810,7 @@ fn valid_config() -> impl Strategy<Value = Config> {
                 dbus,
                 (yarn, discover, node),
             )| {
-                let metrics = Metrics::default();
+                let (history, metrics) = Default::default();
                 Config {
                     daemon,
                     node,
@@ -805,6 +821,7 @@ fn valid_config() -> impl Strategy<Value = Config> {
                     cgroup,
                     grpc,
                     dbus,
+                    history,
                     metrics,
                     yarn,
                     discover,

@@ -247,18 +247,20 @@ impl Ended<Arc<Packed>> {
 pub struct Ends {
     ended: BTreeMap<u64, Ended<Arc<Packed>>>,
     room: Room,
+    noted: u64,
 }
 
 impl Ends {
     /// Room for so many (at least 1).
     pub fn new(capacity: usize) -> Ends {
-        Ends { ended: BTreeMap::new(), room: Room::new(capacity) }
+        Ends { ended: BTreeMap::new(), room: Room::new(capacity), noted: 0 }
     }
 
     /// Takes what an event says of an end.
     pub fn note(&mut self, event: &Arc<Packed>) {
         let exit = event.exit;
         if matches!(event.kind, EventKind::Completed | EventKind::Left) {
+            self.noted += 1;
             self.ended.insert(event.seq, Ended { event: Arc::clone(event), exit });
             if let Some(gone) = self.room.add(event.uid, event.seq) {
                 self.ended.remove(&gone);
@@ -275,6 +277,11 @@ impl Ends {
     /// Those from the number `from` on, the latest end last.
     pub fn since(&self, from: u64) -> Vec<Ended<Arc<Packed>>> {
         self.ended.range(from..).map(|(_, ended)| ended.clone()).collect()
+    }
+
+    /// How many there were, with those that are gone.
+    pub fn noted(&self) -> u64 {
+        self.noted
     }
 
     /// The last one with this id.

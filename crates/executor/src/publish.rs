@@ -195,8 +195,16 @@ impl EventRing {
     /// The tasks that ended last, as many as events are kept, from the sequence number `from` of
     /// their ends on.
     pub fn ended(&self, from: u64) -> Vec<Ended> {
-        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner).since(from);
-        ended.into_iter().filter_map(Ended::unpacked).collect()
+        self.ended_of(from).0
+    }
+
+    /// The same, and how many there were in all, with those that are gone.
+    pub fn ended_of(&self, from: u64) -> (Vec<Ended>, u64) {
+        let (ended, noted) = {
+            let ends = self.ended.read().unwrap_or_else(PoisonError::into_inner);
+            (ends.since(from), ends.noted())
+        };
+        (ended.into_iter().filter_map(Ended::unpacked).collect(), noted)
     }
 
     /// The one of them with this id.

@@ -27,6 +27,7 @@ use crate::group::{
 };
 use crate::recovered::ReservationRecord;
 use crate::rights::Rights;
+use lrs_api::proto;
 use lrs_config::Config;
 use lrs_config::rule::Rule;
 use lrs_core::event::Event;
@@ -330,6 +331,9 @@ pub trait Records {
     /// # Errors
     /// It was not stored.
     fn resume(&mut self) -> Result<bool, NotStored>;
+
+    /// A cycle is over, and this is how the node stands: for its history, which the loop does not wait for.
+    fn keep(&mut self, status: &Arc<proto::Status>);
 }
 
 /// What takes long.

@@ -170,6 +170,9 @@ definitions! {
     DAEMON_RESIDENT = Gauge "daemon_resident" "bytes" []
         "Resident memory of lrsd.";
 
+    HISTORY_LOST = Counter "history_lost" "" []
+        "Cycles, minutes and ended tasks that history.directory could not take; absent where none is kept.";
+
     YARN_ENABLED = Gauge "yarn_enabled" "" []
         "Whether this is a YARN node (yarn.enabled).";
     YARN_REPORT_AGE = Gauge "yarn_report_age" "seconds" []

@@ -80,6 +80,9 @@ fn daemon(status: &proto::Status, to: &mut Samples) {
     }
     to.add_known(&of::DAEMON_RESIDENT, &[], daemon.resident_bytes.map(number));
     to.add_known(&of::CYCLE, &[], daemon.cycle_seconds);
+    if let Some(lost) = daemon.history_lost {
+        to.count(&of::HISTORY_LOST, &[], lost);
+    }
     if let Some(promotion) = daemon.promotion_seconds.as_ref().and_then(histogram) {
         to.put(&of::PROMOTION, &[], promotion);
     }

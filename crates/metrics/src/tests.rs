@@ -89,6 +89,7 @@ fn full() -> Reading {
             }),
             events: [("expanded".to_owned(), 3), ("from a later lrsd".to_owned(), 1)].into(),
             failed: Some(2),
+            history_lost: Some(5),
         }),
         ..proto::Status::default()
     };

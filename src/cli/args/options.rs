@@ -11,6 +11,7 @@ use crate::cli::kill;
 use crate::cli::show::history;
 use crate::cli::show::table::fields;
 use crate::cli::values::{Patience, Since, delay, duration, event_type, label, some_time, user};
+use crate::cli::window::When;
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct TasksArgs {
@@ -65,9 +66,17 @@ pub(in crate::cli) struct HistoryArgs {
     /// Only tasks of this user: a name or a uid
     #[arg(long, value_name = "USER", value_parser = user)]
     pub(in crate::cli) user: Option<u32>,
-    /// Only tasks that ended at most this long ago (10m, 2h)
-    #[arg(long, value_name = "DUR", value_parser = duration)]
-    pub(in crate::cli) since: Option<Duration>,
+    /// Only what ended, or was, since then: how long ago (10m, 2h, 3d), a time (02:00), a day
+    /// (yesterday, 2026-01-31), or both (2026-01-31T02:00)
+    #[arg(long, value_name = "WHEN")]
+    pub(in crate::cli) since: Option<When>,
+    /// Only what was before then; a time of day is the first after --since
+    #[arg(long, value_name = "WHEN")]
+    pub(in crate::cli) until: Option<When>,
+    /// What the node did: slots, CPU, queue, pressure, guard; each cycle of the last hour, each
+    /// minute before [since: 1h]
+    #[arg(long, conflicts_with_all = ["job", "user", "failed", "last", "output"])]
+    pub(in crate::cli) node: bool,
     /// Only tasks with a main process that ended otherwise than with status 0
     #[arg(long)]
     pub(in crate::cli) failed: bool,
@@ -86,6 +95,20 @@ pub(in crate::cli) struct HistoryArgs {
     /// Without the line of column names
     #[arg(long)]
     pub(in crate::cli) no_header: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct PlotArgs {
+    /// The file to write; `-` is standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(in crate::cli) output: PathBuf,
+    /// From when on: how long ago (10m, 2h, 3d), a time (02:00), a day (yesterday, 2026-01-31), or both
+    /// (2026-01-31T02:00)
+    #[arg(long, value_name = "WHEN", default_value = "1d")]
+    pub(in crate::cli) since: When,
+    /// Until when; a time of day is the first after --since
+    #[arg(long, value_name = "WHEN")]
+    pub(in crate::cli) until: Option<When>,
 }
 
 fn field() -> PossibleValuesParser {

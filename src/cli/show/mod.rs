@@ -3,6 +3,7 @@
 
 pub(super) mod events;
 pub(crate) mod history;
+pub(super) mod node;
 pub(super) mod status;
 pub(crate) mod table;
 pub(super) mod tasks;

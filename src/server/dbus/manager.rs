@@ -252,11 +252,10 @@ impl Manager {
     fn list_history(&self, options: Options) -> Result<Vec<Dict>, CallError> {
         let HistoryOptions { job, uid, since, failed } = options.read()?;
         let since = since.map(|text| time_of("since", &text)).transpose()?;
-        let page_size = u32::MAX;
         let asked = proto::ListHistoryRequest {
-            job, uid, since, failed, page_size, ..proto::ListHistoryRequest::default()
+            job, uid, since, failed, ..proto::ListHistoryRequest::default()
         };
-        let answer = history::list(self.call()?.server.service.access(), Reader::OTHER, asked)?;
+        let answer = history::recent(self.call()?.server.service.access(), Reader::OTHER, &asked)?;
         limited(answer.tasks.iter().map(value::message).collect())
     }
 

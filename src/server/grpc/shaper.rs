@@ -116,7 +116,15 @@ impl Shaper for GrpcServer {
     ) -> Answer<proto::ListHistoryResponse> {
         let reader = Reader::new(&caller(&request)?, &self.service.snapshot());
         let ended = history::list(self.service.access(), reader, request.into_inner());
-        Ok(Response::new(ended.map_err(status)?))
+        Ok(Response::new(ended.await.map_err(status)?))
+    }
+
+    async fn list_node_history(
+        &self,
+        request: Request<proto::ListNodeHistoryRequest>,
+    ) -> Answer<proto::ListNodeHistoryResponse> {
+        let history = self.service.access().history.as_ref();
+        Ok(Response::new(history::node(history, request.into_inner()).await.map_err(status)?))
     }
 
     async fn wait_task(

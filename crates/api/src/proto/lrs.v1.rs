@@ -80,6 +80,9 @@ pub struct Daemon {
     /// Of `exit`: those of main processes that ended otherwise than with status 0.
     #[prost(uint64, optional, tag = "6")]
     pub failed: ::core::option::Option<u64>,
+    /// What history.directory could not take since it started: cycles, minutes, ended tasks. Absent: none is kept.
+    #[prost(uint64, optional, tag = "7")]
+    pub history_lost: ::core::option::Option<u64>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -598,6 +601,13 @@ pub struct ListHistoryRequest {
     /// `next_page_token` of the page before.
     #[prost(string, tag = "6")]
     pub page_token: ::prost::alloc::string::String,
+    /// Only ends before that.
+    #[prost(message, optional, tag = "7")]
+    #[serde(serialize_with = "crate::wire::timestamp")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+    /// Also those that are no more in memory and that history.directory has.
+    #[prost(bool, tag = "8")]
+    pub stored: bool,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -608,6 +618,93 @@ pub struct ListHistoryResponse {
     /// Empty on the last page.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListNodeHistoryRequest {
+    /// Only what was measured from then on.
+    #[prost(message, optional, tag = "1")]
+    #[serde(serialize_with = "crate::wire::timestamp")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+    /// Only what was measured before that.
+    #[prost(message, optional, tag = "2")]
+    #[serde(serialize_with = "crate::wire::timestamp")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+    /// Each cycle, of which the last hour is kept or more; else each minute, of the last week or more.
+    #[prost(bool, tag = "3")]
+    pub cycles: bool,
+    /// `next_page_token` of the page before.
+    #[prost(string, tag = "4")]
+    pub page_token: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListNodeHistoryResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub figures: ::prost::alloc::vec::Vec<NodeFigures>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// The node over a cycle, or the mean of those of a minute. What is not known is absent.
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct NodeFigures {
+    /// When that ended.
+    #[prost(message, optional, tag = "1")]
+    #[serde(serialize_with = "crate::wire::timestamp")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// How long it was.
+    #[prost(float, tag = "2")]
+    pub seconds: f32,
+    #[prost(float, tag = "3")]
+    pub active_slots: f32,
+    #[prost(float, tag = "4")]
+    pub active_used: f32,
+    #[prost(float, tag = "5")]
+    pub passive_slots: f32,
+    /// Those in overflow too.
+    #[prost(float, tag = "6")]
+    pub passive_used: f32,
+    /// Requests that waited.
+    #[prost(float, tag = "7")]
+    pub waiting: f32,
+    /// The highest stage of the guard.
+    #[prost(uint32, tag = "8")]
+    pub guard_stage: u32,
+    /// Shares of the CPUs.
+    #[prost(float, optional, tag = "9")]
+    pub cpu_tasks: ::core::option::Option<f32>,
+    #[prost(float, optional, tag = "10")]
+    pub cpu_others: ::core::option::Option<f32>,
+    #[prost(float, optional, tag = "11")]
+    pub cpu_iowait: ::core::option::Option<f32>,
+    #[prost(float, optional, tag = "12")]
+    pub cpu_idle: ::core::option::Option<f32>,
+    /// Shares of the time in which some of all tasks of the node stalled.
+    #[prost(float, optional, tag = "13")]
+    pub cpu_pressure: ::core::option::Option<f32>,
+    #[prost(float, optional, tag = "14")]
+    pub memory_pressure: ::core::option::Option<f32>,
+    #[prost(float, optional, tag = "15")]
+    pub io_pressure: ::core::option::Option<f32>,
+    /// Memory that tasks may have and that is available.
+    #[prost(float, optional, tag = "16")]
+    pub memory_available_bytes: ::core::option::Option<f32>,
+    /// How much happened in it.
+    #[prost(uint32, tag = "17")]
+    pub admitted: u32,
+    #[prost(uint32, tag = "18")]
+    pub completed: u32,
+    #[prost(uint32, tag = "19")]
+    pub promoted: u32,
+    #[prost(uint32, tag = "20")]
+    pub demoted: u32,
+    #[prost(uint32, tag = "21")]
+    pub refused: u32,
 }
 /// A task that ended.
 #[derive(serde::Serialize)]
@@ -1856,7 +1953,8 @@ pub mod shaper_client {
             self.inner.unary(req, path, codec).await
         }
         /// Tasks that ended, the latest end last, in pages: the last 4096, as far as the history on disk
-        /// goes back; users share that room, and who has most in it loses the oldest first. Tasks that were released are not among them: they go on.
+        /// goes back; users share that room, and who has most in it loses the oldest first. With `stored` also those
+        /// before them that history.directory has. Tasks that were released are not among them: they go on.
         pub async fn list_history(
             &mut self,
             request: impl tonic::IntoRequest<super::ListHistoryRequest>,
@@ -1878,6 +1976,33 @@ pub mod shaper_client {
             );
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("lrs.v1.Shaper", "ListHistory"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What the node did, in the order in which it was measured, in pages, as far as history.directory goes
+        /// back; nothing where none is kept. UNAVAILABLE, here and in ListHistory with `stored`: its disk does
+        /// not answer.
+        pub async fn list_node_history(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListNodeHistoryRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListNodeHistoryResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/lrs.v1.Shaper/ListNodeHistory",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("lrs.v1.Shaper", "ListNodeHistory"));
             self.inner.unary(req, path, codec).await
         }
         /// What waits for a slot, in the order in which it is served, in pages; before them, on the first
@@ -2364,12 +2489,23 @@ pub mod shaper_server {
             tonic::Status,
         >;
         /// Tasks that ended, the latest end last, in pages: the last 4096, as far as the history on disk
-        /// goes back; users share that room, and who has most in it loses the oldest first. Tasks that were released are not among them: they go on.
+        /// goes back; users share that room, and who has most in it loses the oldest first. With `stored` also those
+        /// before them that history.directory has. Tasks that were released are not among them: they go on.
         async fn list_history(
             &self,
             request: tonic::Request<super::ListHistoryRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListHistoryResponse>,
+            tonic::Status,
+        >;
+        /// What the node did, in the order in which it was measured, in pages, as far as history.directory goes
+        /// back; nothing where none is kept. UNAVAILABLE, here and in ListHistory with `stored`: its disk does
+        /// not answer.
+        async fn list_node_history(
+            &self,
+            request: tonic::Request<super::ListNodeHistoryRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListNodeHistoryResponse>,
             tonic::Status,
         >;
         /// What waits for a slot, in the order in which it is served, in pages; before them, on the first
@@ -2843,6 +2979,51 @@ pub mod shaper_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListHistorySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/lrs.v1.Shaper/ListNodeHistory" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListNodeHistorySvc<T: Shaper>(pub Arc<T>);
+                    impl<
+                        T: Shaper,
+                    > tonic::server::UnaryService<super::ListNodeHistoryRequest>
+                    for ListNodeHistorySvc<T> {
+                        type Response = super::ListNodeHistoryResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListNodeHistoryRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Shaper>::list_node_history(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListNodeHistorySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -13,7 +13,7 @@ mod limit;
 mod make;
 mod model;
 mod page;
-mod pictures;
+pub(crate) mod pictures;
 mod ratio;
 mod terminal;
 mod view;

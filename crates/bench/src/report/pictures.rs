@@ -6,6 +6,7 @@
 
 use std::error::Error;
 
+use lrs_api::proto::NodeFigures;
 use lrs_term::printable;
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
@@ -282,34 +283,49 @@ pub(super) fn course(run: &Run, end: f64, slots: u32) -> String {
         let (cpu, rest) = rest.split_vertically(CPU);
         let (middle, foot) = rest.split_vertically(SLOTS);
         let end = end.max(f64::MIN_POSITIVE);
-        draw_cpu(&mut panel(&cpu, end, 1.0, "CPU, %", false)?, run)?;
+        let time = 0.0..end;
+        draw_cpu(&mut panel(&cpu, &time, 1.0, "CPU, %", Foot::None)?, run)?;
         let most = f64::from(slots.max(1));
-        draw_slots(&mut panel(&middle, end, most, "slots", false)?, run)?;
+        draw_slots(&mut panel(&middle, &time, most, "slots", Foot::None)?, run)?;
         let count = run.tasks.len().max(1) as f64;
-        draw_tasks(&mut panel(&foot, end, count, "tasks, by start", true)?, run)
+        draw_tasks(&mut panel(&foot, &time, count, "tasks, by start", Foot::Tasks)?, run)
     })
+}
+
+/// What is below a panel.
+enum Foot<'a> {
+    None,
+    /// Seconds; the panel is that of the tasks.
+    Tasks,
+    /// Times, as it writes them.
+    Times(&'a dyn Fn(f64) -> String),
 }
 
 /// One of the panels, of which the last has the axis of time.
 fn panel<'a, 'b>(
     canvas: &'a Canvas<'b>,
-    end: f64,
+    time: &std::ops::Range<f64>,
     most: f64,
     name: &str,
-    last: bool,
+    foot: Foot<'_>,
 ) -> Result<Chart<'a, 'b>, Box<dyn Error>> {
+    let last = !matches!(foot, Foot::None);
     canvas.draw(&Text::new(name.to_owned(), (44, 2), text(12, INK, HPos::Left, VPos::Top)))?;
     let mut chart = ChartBuilder::on(canvas)
         .margin_top(18)
         .margin_right(12)
         .y_label_area_size(44)
         .x_label_area_size(if last { AXIS } else { 2 })
-        .build_cartesian_2d(0.0..end, 0.0..most)?;
+        .build_cartesian_2d(time.clone(), 0.0..most)?;
     // The tasks begin at the top, so their numbers would stand upside down.
-    let shown = move |value: &f64| match (last, most == 1.0) {
-        (true, _) => String::new(),
-        (false, true) => format!("{:.0}", value * 100.0),
-        (false, false) => format!("{value:.0}"),
+    let shown = |value: &f64| match foot {
+        Foot::Tasks => String::new(),
+        _ if most == 1.0 => format!("{:.0}", value * 100.0),
+        _ => format!("{value:.0}"),
+    };
+    let times = |at: &f64| match foot {
+        Foot::Times(times) => times(*at),
+        Foot::None | Foot::Tasks => String::new(),
     };
     let mut mesh = chart.configure_mesh();
     mesh.light_line_style(TRANSPARENT)
@@ -320,8 +336,10 @@ fn panel<'a, 'b>(
         .x_labels(if last { 6 } else { 0 })
         .label_style((FONT, 12).into_font().color(&INK))
         .axis_desc_style((FONT, 13).into_font().color(&INK));
-    if last {
-        mesh.x_desc("seconds since the first arrival");
+    match foot {
+        Foot::None => {}
+        Foot::Tasks => drop(mesh.x_desc("seconds since the first arrival")),
+        Foot::Times(_) => drop(mesh.x_label_formatter(&times)),
     }
     mesh.draw()?;
     drop(mesh);
@@ -334,34 +352,51 @@ fn spans(run: &Run) -> impl Iterator<Item = (f64, f64, &Point)> {
     from.zip(&run.timeline).map(|(from, point)| (from, point.at, point))
 }
 
-fn draw_cpu(chart: &mut Chart<'_, '_>, run: &Run) -> Drawn {
-    let band = |from, to, low, high, colour: RGBColor| {
-        Rectangle::new([(from, low), (to, high)], colour.filled())
-    };
-    chart.draw_series(
-        spans(run)
-            .filter_map(|(from, to, point)| Some(band(from, to, 0.0, point.effective?, GREEN))),
-    )?;
-    chart.draw_series(spans(run).filter_map(|(from, to, point)| {
-        let effective = point.effective?;
-        Some(band(from, to, effective, (effective + point.iowait?).min(1.0), RED))
+/// From when to when, and a value.
+type Span = (f64, f64, f64);
+
+/// Bands of shares, stacked: each begins where `below` ends.
+fn bands(
+    chart: &mut Chart<'_, '_>,
+    shares: impl Iterator<Item = (Span, f64)>,
+    colour: RGBColor,
+) -> Drawn {
+    chart.draw_series(shares.map(|((from, to, share), below)| {
+        Rectangle::new([(from, below), (to, (below + share).min(1.0))], colour.filled())
     }))?;
     Ok(())
 }
 
+/// A line that holds each value for its time; a dashed one is thin.
+fn steps(
+    chart: &mut Chart<'_, '_>,
+    values: impl Iterator<Item = Span>,
+    colour: RGBColor,
+    dashed: bool,
+) -> Drawn {
+    let points: Vec<(f64, f64)> =
+        values.flat_map(|(from, to, value)| [(from, value), (to, value)]).collect();
+    if dashed {
+        chart.draw_series(DashedLineSeries::new(points, 4, 3, colour.stroke_width(1)))?;
+    } else {
+        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+    }
+    Ok(())
+}
+
+fn draw_cpu(chart: &mut Chart<'_, '_>, run: &Run) -> Drawn {
+    let used = |(from, to, point): (f64, f64, &Point)| Some(((from, to, point.effective?), 0.0));
+    bands(chart, spans(run).filter_map(used), GREEN)?;
+    let waits = spans(run)
+        .filter_map(|(from, to, point)| Some(((from, to, point.iowait?), point.effective?)));
+    bands(chart, waits, RED)
+}
+
 fn draw_slots(chart: &mut Chart<'_, '_>, run: &Run) -> Drawn {
-    let mut steps = |value: fn(&Point) -> Option<u32>, colour: RGBColor, dashed: bool| -> Drawn {
-        let known = spans(run).filter_map(|(from, to, point)| Some((from, to, value(point)?)));
-        let points: Vec<(f64, f64)> = known
-            .flat_map(|(from, to, count)| [(from, f64::from(count)), (to, f64::from(count))])
-            .collect();
-        if dashed {
-            let line = DashedLineSeries::new(points, 4, 3, colour.stroke_width(1));
-            chart.draw_series(line)?;
-        } else {
-            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-        }
-        Ok(())
+    let mut steps = |value: fn(&Point) -> Option<u32>, colour: RGBColor, dashed: bool| {
+        let known =
+            spans(run).filter_map(|(from, to, point)| Some((from, to, value(point)?.into())));
+        steps(chart, known, colour, dashed)
     };
     steps(|point| point.active_capacity, BLUE, true)?;
     steps(|point| point.passive_capacity, ORANGE, true)?;
@@ -415,4 +450,62 @@ fn bars(task: &Task, lasted: f64) -> Vec<(f64, f64, RGBColor)> {
         (Some(false), _, None) => vec![(started, ended, ORANGE)],
         (Some(false), _, Some(at)) => vec![(started, at, ORANGE), (at, ended, BLUE)],
     }
+}
+
+/// What a node did from when to when, in the unit of the axis.
+pub type Figures<'r> = (f64, f64, &'r NodeFigures);
+
+/// A count among them.
+type Count = fn(&NodeFigures) -> f32;
+
+/// The CPU and the slots of a node over `time`, which `label` writes: `lrsctl plot`. Rows are in order; between two
+/// that do not touch lrsd did not run.
+pub fn node(
+    rows: &[Figures<'_>],
+    time: &std::ops::Range<f64>,
+    title: &str,
+    label: &dyn Fn(f64) -> String,
+) -> String {
+    const HEAD: i32 = 24;
+    const CPU: i32 = 190;
+    const SLOTS: u32 = 170;
+    picture(900, (HEAD + CPU) as u32 + SLOTS + AXIS, |canvas| {
+        let (head, rest) = canvas.split_vertically(HEAD);
+        head.draw(&Text::new(cut(title, 110), (44, 4), text(14, INK, HPos::Left, VPos::Top)))?;
+        let (cpu, slots) = rest.split_vertically(CPU);
+        let name = "CPU, %, from below: tasks (green), others (grey), waiting for disks (red)";
+        let mut chart = panel(&cpu, time, 1.0, name, Foot::None)?;
+        let share = |of: fn(&NodeFigures) -> Option<f32>, below: fn(&NodeFigures) -> f32| {
+            rows.iter().filter_map(move |(from, to, row)| {
+                Some(((*from, *to, f64::from(of(row)?)), f64::from(below(row))))
+            })
+        };
+        let tasks = |row: &NodeFigures| row.cpu_tasks.unwrap_or_default();
+        let all = |row: &NodeFigures| {
+            row.cpu_tasks.unwrap_or_default() + row.cpu_others.unwrap_or_default()
+        };
+        bands(&mut chart, share(|row| row.cpu_tasks, |_| 0.0), GREEN)?;
+        bands(&mut chart, share(|row| row.cpu_others, tasks), GREY)?;
+        bands(&mut chart, share(|row| row.cpu_iowait, all), RED)?;
+        let figures: [(Count, RGBColor, bool); 4] = [
+            (|row| row.active_slots, BLUE, true),
+            (|row| row.passive_slots, ORANGE, true),
+            (|row| row.active_used, BLUE, false),
+            (|row| row.passive_used, ORANGE, false),
+        ];
+        let counts = rows.iter().flat_map(|row| figures.map(|(figure, ..)| figure(row.2)));
+        let most = f64::from(counts.fold(1.0, f32::max)) * 1.05;
+        let name =
+            "slots: active (blue), passive (yellow); dashed what there is, whole what is used";
+        let mut chart = panel(&slots, time, most, name, Foot::Times(label))?;
+        for (figure, colour, dashed) in figures {
+            // Times that do not touch by less than a hundredth of what is shown do.
+            let near = (time.end - time.start) / 100.0;
+            for course in rows.chunk_by(|one, next| next.0 - one.1 < near) {
+                let values = course.iter().map(|(from, to, row)| (*from, *to, figure(row).into()));
+                steps(&mut chart, values, colour, dashed)?;
+            }
+        }
+        Ok(())
+    })
 }

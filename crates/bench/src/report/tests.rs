@@ -187,3 +187,42 @@ fn losses_and_failures_show_like_gains() {
     }
     assert!(!page.contains("NaN") && !page.contains("inf"), "no figure is made up");
 }
+
+#[test]
+fn a_picture_of_a_node_has_a_gap_where_lrsd_did_not_run() {
+    let row = |hour: u16| lrs_api::proto::NodeFigures {
+        active_slots: 2.0,
+        active_used: 2.0,
+        passive_slots: f32::from(hour),
+        passive_used: 1.5,
+        cpu_tasks: Some(0.6),
+        cpu_others: (hour != 3).then_some(0.2),
+        ..Default::default()
+    };
+    let kept: Vec<_> = (1..=9).filter(|hour| *hour != 5).map(|hour| (hour, row(hour))).collect();
+    let rows: Vec<pictures::Figures<'_>> =
+        kept.iter().map(|(hour, row)| (f64::from(*hour) - 1.0, f64::from(*hour), row)).collect();
+    let label = |at: f64| format!("{at:.0} hours");
+    let picture = pictures::node(&rows, &(0.0..9.0), "node <1>", &label);
+    let mut reader = Reader::from_str(&picture);
+    let (mut lines, mut green, mut grey) = (0, 0, 0);
+    loop {
+        let event = reader.read_event().expect("well-formed");
+        let Event::Empty(element) = &event else {
+            if event == Event::Eof {
+                break;
+            }
+            continue;
+        };
+        let has = |name: &str, value: &str| {
+            let found = element.try_get_attribute(name).unwrap();
+            found.is_some_and(|found| &*found.value == value)
+        };
+        let is_blue = has("stroke", "#0072B2") && has("stroke-width", "2");
+        lines += usize::from(element.name().as_ref() == "polyline" && is_blue);
+        green += usize::from(has("fill", "#008060"));
+        grey += usize::from(has("fill", "#8793A0"));
+    }
+    assert_eq!((lines, green, grey), (2, 8, 7));
+    assert!(picture.contains("node &lt;1&gt;") && picture.contains("4 hours"), "{picture}");
+}
