@@ -37,7 +37,7 @@ pub struct Event {
 pub const COMMAND: &str = "command";
 
 /// A change outside the core that belongs into the history; it becomes an [`Event`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// What happened.
     pub kind: EventKind,
