@@ -87,7 +87,7 @@ pub mod refusals;
 mod requests;
 pub mod rights;
 mod root_weight;
-mod settings;
+pub mod settings;
 mod taken;
 mod tickets;
 pub mod turn;
