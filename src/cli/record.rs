@@ -26,8 +26,11 @@ use crate::proto;
 /// The most bytes that a recording has as a file.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Between two looks whether lrsd is back.
+/// Between two attempts to reach an lrsd that ended.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// At the latest what is recorded is in the file.
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a recording ends before its time.
 enum Ended {
@@ -51,6 +54,7 @@ pub(super) fn record(lrsd: &Lrsd, args: &RecordArgs) -> Result<(), Failure> {
             interrupt: signal(SignalKind::interrupt()).map_err(no_signals)?,
             terminate: signal(SignalKind::terminate()).map_err(no_signals)?,
             until: Instant::now() + args.time,
+            flushed: Instant::now(),
             steps: 0,
         };
         say(format_args!("recording into {}; Ctrl-C ends it", shown(args)));
@@ -104,6 +108,7 @@ struct Recording<'a> {
     interrupt: Signal,
     terminate: Signal,
     until: Instant,
+    flushed: Instant,
     steps: u64,
 }
 
@@ -184,7 +189,13 @@ impl Recording<'_> {
             None => encode(&entry),
         };
         let bytes = bytes.map_err(|error| Failure::failed(format!("not recorded: {error}")))?;
-        self.writer.add(&bytes).map_err(|error| not_written(self.args, &error))
+        let mut written = self.writer.add(&bytes);
+        // What is left of a recording that is killed has all but the last of it.
+        if written.is_ok() && self.flushed.elapsed() >= FLUSH_EVERY {
+            self.flushed = Instant::now();
+            written = self.writer.flush();
+        }
+        written.map_err(|error| not_written(self.args, &error))
     }
 }
 

@@ -285,7 +285,7 @@ impl Shaper for Served {
         Ok(Response::new(GetConfigResponse { toml: self.0.lock().unwrap().toml.clone() }))
     }
 
-    type RecordStream = BoxStream<RecordPiece>;
+    type RecordStream = Stream<RecordPiece>;
 
     async fn record(&self, _: Request<RecordRequest>) -> Answer<Self::RecordStream> {
         Err(Status::permission_denied("recording needs an admin"))

@@ -134,7 +134,7 @@ pub use units::unit_stopped;
 pub struct Loop<W> {
     core: Shaper,
     state: State<W>,
-    /// `None`: nobody records.
+    /// `None`: no client records.
     recorder: Option<recorder::Recorder>,
 }
 

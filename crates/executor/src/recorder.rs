@@ -4,7 +4,7 @@
 //! The queue is bounded by what is in it, [`ROOM`] KiB by [`Decided::weight`]: where whoever writes it out is
 //! behind, the recording ends with a sentence rather than with a gap, since nothing can be played
 //! beyond one. The state at its beginning comes beside that; to copy it takes about a millisecond for each thousand tasks.
-//! While nobody records a step costs one comparison.
+//! While no client records a step costs one comparison.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Recorder {
         (Recorder { entries, room: Arc::new(Semaphore::new(ROOM as usize)) }, written)
     }
 
-    /// Whether somebody still reads it.
+    /// Whether a client still reads it.
     pub(super) fn is_read(&self) -> bool {
         !self.entries.is_closed()
     }
