@@ -97,7 +97,8 @@ fn end_and_replay(daemon: &Daemon, mut child: std::process::Child, file: &str) -
 #[test]
 fn what_is_recorded_is_played_again_also_over_a_crash_and_without_names() {
     let mut daemon = pretending("");
-    let path = |name: &str| daemon.config().with_file_name(name).to_str().unwrap().to_owned();
+    let config = daemon.config();
+    let path = |name: &str| config.with_file_name(name).to_str().unwrap().to_owned();
     let (file, anonymous) = (path("plain.lrsrec"), path("anonymous.lrsrec"));
     let recording = record(&daemon, &[&file]);
     // One at a time, and nothing is written over.

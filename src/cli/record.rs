@@ -76,14 +76,15 @@ async fn open(lrsd: &Lrsd) -> Result<Opened, Failure> {
     let refused = |status| from_status(&status, Purpose::Other);
     let settings = connection.get_config(proto::GetConfigRequest {}).await.map_err(refused)?;
     let stream = connection.record(proto::RecordRequest {}).await.map_err(refused)?;
-    Ok((deciding(&settings.into_inner().toml), stream.into_inner()))
+    // An lrsd of another version may have settings that are not known here.
+    let settings = Config::from_toml(&settings.into_inner().toml, "lrsd".as_ref()).ok();
+    Ok((settings.as_ref().map(deciding), stream.into_inner()))
 }
 
-/// One `key = value` a line. `None`: an lrsd of another version has settings that are not known here.
-fn deciding(toml: &str) -> Option<String> {
-    let config = Config::from_toml(toml, "lrsd".as_ref()).ok()?;
+/// The settings that decide, one `key = value` a line.
+pub(super) fn deciding(config: &Config) -> String {
     let keys = crate::config::keys::keys().filter(|key| DECIDING.contains(&key.section()));
-    Some(keys.map(|key| format!("{} = {}\n", key.path, config.show(key.path))).collect())
+    keys.map(|key| format!("{} = {}\n", key.path, config.show(key.path))).collect()
 }
 
 fn shown(args: &RecordArgs) -> String {
@@ -209,7 +210,7 @@ mod tests {
         let mut config = Config::default();
         config.slots.shrink_after = 17;
         config.grpc.admins = vec![4711];
-        let text = deciding(&config.to_toml()).unwrap();
+        let text = deciding(&config);
         let read = Config::from_toml(&text, "a recording".as_ref()).unwrap();
         let policy = crate::executor::settings::policy;
         assert_eq!(policy(&read), policy(&config));
@@ -217,6 +218,5 @@ mod tests {
         assert!(
             DECIDING.iter().all(|section| text.contains(section)) && key("slots.active").is_some()
         );
-        assert_eq!(deciding("[slots]\nof_the_future = 1\n"), None);
     }
 }

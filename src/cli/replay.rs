@@ -11,6 +11,7 @@ use lrs_recording::{Bad, Reader};
 use super::args::ReplayArgs;
 use super::failure::Failure;
 use super::output::{Output, printable, wrap};
+use super::record::deciding;
 use super::show::when::Times;
 use crate::config::{Absent, Config};
 use crate::core::recording::Entry;
@@ -57,7 +58,7 @@ fn other_settings(args: &ReplayArgs) -> Result<Option<Policy>, Failure> {
     let mut text = match &args.config {
         Some(file) => {
             let config = Config::load(file, Absent::IsError);
-            config.map_err(|errors| Failure::usage(errors.to_string()))?.to_toml()
+            deciding(&config.map_err(|errors| Failure::usage(errors.to_string()))?)
         }
         None if args.set.is_empty() => return Ok(None),
         None => recorded_settings(&args.file)?,
@@ -81,22 +82,13 @@ fn recorded_settings(file: &Path) -> Result<String, Failure> {
     }
 }
 
-/// `text` with another value of a key: as it is written, or else as text in quotes.
+/// [`deciding`] with another value of a key: as it is given, or else as a text in quotes.
 fn set(text: &str, key: &str, value: &str) -> String {
-    let (section, name) = key.split_once('.').unwrap_or(("", key));
-    let mut here = String::new();
-    let others = text.lines().filter(|line| {
-        if let Some(header) = line.strip_prefix('[') {
-            here = header.trim_end_matches(']').to_owned();
-        }
-        let found = line.split('=').next().unwrap_or_default().trim();
-        found != key && !(here == section && found == name)
-    });
+    let others = text.lines().filter(|line| line.split(" = ").next() != Some(key));
     let others: String = others.map(|line| format!("{line}\n")).collect();
-    // Dotted keys belong to the top, before any section.
-    let with = |value: &str| format!("{key} = {value}\n{others}");
     let is_value = crate::config::toml_to_json(&format!("it = {value}")).is_some();
-    if is_value { with(value) } else { with(&serde_json::Value::from(value).to_string()) }
+    let quoted = serde_json::Value::from(value).to_string();
+    format!("{others}{key} = {}\n", if is_value { value } else { &quoted })
 }
 
 fn write(report: &Report, compared: bool, times: &Times, out: &mut Output) -> Result<(), Failure> {
@@ -163,14 +155,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_set_in_either_spelling_with_quotes_or_without() {
-        let config = Config::default();
-        for text in [config.to_toml(), "slots.active = 2\nslots.formula = \"probe\"\n".to_owned()] {
-            let text = set(&set(&text, "slots.formula", "lrs"), "slots.passive_max", "4");
-            let read = Config::from_toml(&text, "test".as_ref()).unwrap();
-            assert_eq!(read.show("slots.formula"), "\"lrs\"");
-            assert_eq!(read.show("slots.passive_max"), "4");
-        }
+    fn a_key_is_set_with_quotes_or_without() {
+        let text = deciding(&Config::default());
+        let text = set(&set(&text, "slots.formula", "lrs"), "slots.passive_max", "4");
+        let text = set(&text, "slots.formula", "\"probe\"");
+        let read = Config::from_toml(&text, "test".as_ref()).unwrap();
+        assert_eq!(read.show("slots.formula"), "\"probe\"");
+        assert_eq!(read.show("slots.passive_max"), "4");
         let hostile = set("", "slots.formula", "x\"\n[grpc]\nadmins = [1]");
         assert!(Config::from_toml(&hostile, "test".as_ref()).is_err());
     }

@@ -288,7 +288,7 @@ impl Shaper for Served {
     type RecordStream = Stream<RecordPiece>;
 
     async fn record(&self, _: Request<RecordRequest>) -> Answer<Self::RecordStream> {
-        Err(Status::permission_denied("recording needs an admin"))
+        Err(Failure::permission_denied("recording needs an admin"))
     }
 
     async fn explain(&self, _: Request<ExplainRequest>) -> Answer<ExplainResponse> {

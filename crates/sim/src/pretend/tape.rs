@@ -1,5 +1,7 @@
 //! What the daemons of a pretended node decide, from the first step of each: for tests of replay.
 
+#![allow(clippy::disallowed_types)] // a test shares it with the node; nothing is decided by it
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::UnboundedReceiver;
