@@ -257,9 +257,9 @@ pub(super) enum Command {
     /// Record what lrsd decides, for `lrsctl replay` and for a report of a fault; admins only
     ///
     /// The file has the state of lrsd and then each thing that happened with what was decided: names, users,
-    /// commands' names, cgroups, times and figures of all tasks, and the settings of [slots], [tiers] and
-    /// [guard]; no command line, no environment, nothing of the tasks' data. It ends with Ctrl-C, with its time
-    /// or at 256 MiB, and goes on where lrsd starts again meanwhile.
+    /// cgroups, times and figures of all tasks, and the settings of the sections slots, tiers and guard; no
+    /// command line, no environment, nothing of the tasks' data. It ends with Ctrl-C, with its time or at
+    /// 256 MiB, and goes on where lrsd starts again meanwhile.
     #[command(after_help = "Examples:
   \
         lrsctl record night.lrsrec --for 8h\n  \

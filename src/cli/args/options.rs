@@ -377,7 +377,7 @@ pub(in crate::cli) struct ReplayArgs {
     /// A recording
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(in crate::cli) file: PathBuf,
-    /// By another value of a key of [slots], [tiers] or [guard], beside what was; may be repeated
+    /// By another value of a key of the sections slots, tiers or guard, beside what was; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(in crate::cli) set: Vec<(String, String)>,
     /// By the settings of this file, beside what was
