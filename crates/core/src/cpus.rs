@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// A set of CPU numbers. Its text is the kernel's: "0-3,5" (cpuset(7), "List format").
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CpuSet {
     bits: Vec<bool>,
 }

@@ -78,7 +78,8 @@ impl Decided {
     }
 }
 
-/// What is not stored of a task.
+/// What is not stored of a task: all that `#[serde(skip)]` keeps out of its record. Random lives compare all of
+/// a core with what is read of it.
 #[derive(Serialize, Deserialize)]
 struct Unstored {
     halted: Option<Halt>,
@@ -93,6 +94,7 @@ struct Unstored {
     burst: Option<Duration>,
     demand: Option<f64>,
     lost: Option<f64>,
+    idle: Option<bool>,
 }
 
 impl Unstored {
@@ -114,6 +116,7 @@ impl Unstored {
             burst: task.counts.burst,
             demand: task.counts.demand,
             lost: task.counts.lost,
+            idle: task.counts.idle,
         }
     }
 
@@ -133,6 +136,7 @@ impl Unstored {
         task.counts.burst = self.burst;
         task.counts.demand = self.demand;
         task.counts.lost = self.lost;
+        task.counts.idle = self.idle;
     }
 }
 

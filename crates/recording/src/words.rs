@@ -51,7 +51,7 @@ pub fn input(input: &Input) -> String {
         Input::Cycle { tasks, .. } => format!("a cycle of measuring, {} tasks", tasks.len()),
         Input::Ramp { .. } => "a reading between two cycles".to_owned(),
         Input::Looked(_) => "threads of tasks were looked at".to_owned(),
-        Input::LaneLooked(_) => "the counters of tasks in the I/O lane were read".to_owned(),
+        Input::CpuLooked(_) => "CPU counters of tasks were read between two cycles".to_owned(),
         Input::Restored(_) => "a daemon goes on with what the one before left".to_owned(),
         Input::Note { .. } | Input::Change(_) => "something for the history alone".to_owned(),
         Input::Stop => "lrsd ends".to_owned(),

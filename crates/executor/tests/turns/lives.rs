@@ -26,7 +26,7 @@ use lrs_core::model::{Label, Priority, ReservationId, TaskId};
 use lrs_core::recording::Entry;
 use lrs_core::state::Lease;
 use lrs_core::task::Finder;
-use lrs_core::units::{Pid, ProcessRef};
+use lrs_core::units::{Moment, Pid, ProcessRef};
 use lrs_executor::command::{AdmitRequest, Caller, Command, QueueId, ReserveRequest, Wait};
 use lrs_executor::found::{Attach, DiscoveredTask, Presumed};
 use lrs_recording::anonymous::Anonymous;
@@ -510,7 +510,13 @@ impl Life {
 fn plays(entries: &[Entry], seed: u64) {
     let (mut player, mut anonymous) = (Player::default(), Anonymous::default());
     let mut daemons = 0;
-    for entry in entries {
+    for (number, entry) in entries.iter().enumerate() {
+        // At any time all of a core can be read back.
+        if let Some(core) = player.core().filter(|_| number % 16 == 0) {
+            let whole = Entry::Core(Box::new(core.clone()), Moment::default());
+            let read = lrs_recording::decode(&lrs_recording::encode(&whole).unwrap()).unwrap();
+            assert_eq!(format!("{whole:?}"), format!("{read:?}"), "seed {seed}");
+        }
         let entry = lrs_recording::decode(&lrs_recording::encode(entry).unwrap()).unwrap();
         match (player.play(&entry).unwrap(), &entry) {
             (Played::Step(now), Entry::Decided(then)) => {
