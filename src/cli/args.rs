@@ -257,8 +257,8 @@ pub(super) enum Command {
     /// Record what lrsd decides, for `lrsctl replay` and for a report of a fault; admins only
     ///
     /// The file has the state of lrsd and then each thing that happened with what was decided: names, users,
-    /// cgroups, times and figures of all tasks, and the settings of the sections slots, tiers and guard; no
-    /// command line, no environment, nothing of the tasks' data. It ends with Ctrl-C, with its time or at
+    /// beginnings of commands, cgroups, times and figures of all tasks, and the settings of the sections slots,
+    /// tiers and guard; no environment, nothing of the tasks' data. It ends with Ctrl-C, with its time or at
     /// 256 MiB, and goes on where lrsd starts again meanwhile.
     #[command(after_help = "Examples:
   \
