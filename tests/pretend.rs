@@ -71,3 +71,66 @@ fn it_says_that_it_is_pretended_takes_a_reload_and_stops() {
     let (code, _) = daemon.stop();
     assert_eq!(code, Some(0));
 }
+
+/// `lrsctl record`, which has begun.
+fn record(daemon: &Daemon, args: &[&str]) -> std::process::Child {
+    let mut command = daemon.ctl_command(&[&["record"], args].concat());
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut talk = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut talk, &mut line).unwrap();
+    assert!(line.starts_with("recording into"), "{line}");
+    child.stderr = Some(talk.into_inner());
+    child
+}
+
+/// Ends it, and what it wrote is what a replay says.
+fn end_and_replay(daemon: &Daemon, mut child: std::process::Child, file: &str) -> String {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+    let text = daemon.ok(&["replay", file]);
+    assert!(text.contains("this version decides the same, bit for bit"), "{text}");
+    text
+}
+
+#[test]
+fn what_is_recorded_is_played_again_also_over_a_crash_and_without_names() {
+    let mut daemon = pretending("");
+    let config = daemon.config();
+    let path = |name: &str| config.with_file_name(name).to_str().unwrap().to_owned();
+    let (file, anonymous) = (path("plain.lrsrec"), path("anonymous.lrsrec"));
+    let recording = record(&daemon, &[&file]);
+    // One at a time, and nothing is written over.
+    let refused = daemon.ctl(&["record", &path("second.lrsrec")]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && error.contains("another client records"), "{error}");
+    assert!(!std::path::Path::new(&path("second.lrsrec")).exists());
+    let first = daemon.run(&["--name", "payroll"], &["cat"]);
+    assert_eq!(daemon.task_of(first)["tier"], "active");
+    daemon.kill();
+    daemon.launch();
+    // The recording goes on once it is back: no other can begin.
+    daemon.eventually("the recording goes on", |daemon| {
+        let second = daemon.ctl(&["record", &path("second.lrsrec"), "--for", "1ms"]);
+        let _ = std::fs::remove_file(path("second.lrsrec"));
+        String::from_utf8_lossy(&second.stderr).contains("another client records").then_some(())
+    });
+    let next = daemon.run(&["--name", "payroll"], &["cat"]);
+    assert_eq!(daemon.task_of(next)["tier"], "active");
+    daemon.finish(next);
+    let text = end_and_replay(&daemon, recording, &file);
+    assert!(text.contains("2 daemons") && text.contains("ended with Ctrl-C"), "{text}");
+    let other = daemon.ok(&["replay", &file, "--set", "slots.active=2"]);
+    assert!(other.contains("with the others") && other.contains("What cannot be known"), "{other}");
+
+    let recording = record(&daemon, &["--anonymous", &anonymous]);
+    let last = daemon.run(&["--name", "payroll"], &["cat"]);
+    assert_eq!(daemon.task_of(last)["tier"], "active");
+    end_and_replay(&daemon, recording, &anonymous);
+    let mut reader = lrs_recording::Reader::new(std::fs::File::open(&anonymous).unwrap());
+    while let Some(entry) = reader.entry().unwrap() {
+        assert!(!format!("{entry:?}").contains("payroll"), "{entry:?}");
+    }
+    daemon.finish(last);
+}

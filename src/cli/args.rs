@@ -268,6 +268,27 @@ pub(super) enum Command {
         #[arg(long)]
         openmetrics: bool,
     },
+    /// Record what lrsd decides, for `lrsctl replay` and for a report of a fault; admins only
+    ///
+    /// The file has the state of lrsd and then each thing that happened with what was decided: names, users,
+    /// beginnings of commands, cgroups, times and figures of all tasks, and the settings of the sections slots,
+    /// tiers and guard; no environment, nothing of the tasks' data. It ends with Ctrl-C, with its time or at
+    /// 256 MiB, and goes on where lrsd starts again meanwhile.
+    #[command(after_help = "Examples:
+  \
+        lrsctl record night.lrsrec --for 8h\n  \
+        lrsctl record --anonymous fault.lrsrec --for 10m")]
+    Record(RecordArgs),
+    /// Play a recording again, as it was or by other settings; needs no daemon
+    ///
+    /// By the version that recorded every decision is the same. Another version that decides otherwise says
+    /// where it does for the first time, and ends with status 1. With --set or --config the recording is played by
+    /// both settings side by side.
+    #[command(after_help = "Examples:\n  \
+        lrsctl replay night.lrsrec\n  \
+        lrsctl replay night.lrsrec --set slots.passive_max=4\n  \
+        lrsctl replay night.lrsrec --config other.toml")]
+    Replay(ReplayArgs),
     /// This node as a YARN node: its managers, its containers, its settings
     Yarn {
         #[command(subcommand)]

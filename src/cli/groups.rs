@@ -12,7 +12,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Run tasks", &["run", "submit", "log", "admit", "wait", "kill", "release", "priority"]),
     ("Slots for schedulers", &["reserve", "cancel"]),
-    ("Operate a node", &["doctor", "config", "reload", "drain", "resume", "metrics", "yarn"]),
+    (
+        "Operate a node",
+        &["doctor", "config", "reload", "drain", "resume", "metrics", "record", "replay", "yarn"],
+    ),
     ("Measure", &["demo", "bench"]),
     ("Help", &["help", "man", "completions"]),
 ];

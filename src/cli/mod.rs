@@ -31,6 +31,8 @@ mod plot;
 mod promised;
 mod queue;
 mod read;
+mod record;
+mod replay;
 mod show;
 mod submit;
 mod top;
@@ -131,6 +133,8 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }
         Command::Metrics { openmetrics } => metrics::metrics(lrsd, openmetrics, out),
+        Command::Record(args) => record::record(lrsd, &args),
+        Command::Replay(args) => replay::play(&args, times, out),
         Command::Yarn { command } => yarn::execute(&command, lrsd, out),
         Command::Bench { args } => match exec::bench(cli.json, args)? {},
         Command::Demo(args) => lrs_bench::demo(&args, out),

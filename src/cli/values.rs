@@ -93,6 +93,30 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A [`duration`] that a recording may last.
+pub(crate) fn recorded(text: &str) -> Result<Duration, String> {
+    let most = Duration::from_secs(24 * 3600);
+    some_time(text).and_then(|duration| match duration <= most {
+        true => Ok(duration),
+        false => Err("a recording lasts 24h at most".to_owned()),
+    })
+}
+
+/// A key that decides, and a value of it.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("give KEY=VALUE, as slots.passive_max=4")?;
+    let (key, value) = (key.trim(), value.trim());
+    match lrs_config::keys::key(key).filter(|key| DECIDING.contains(&key.section())) {
+        Some(_) => Ok((key.to_owned(), value.to_owned())),
+        None => {
+            Err(format!("{key:?} is no key of [slots], [tiers] or [guard]; lrs.toml(5) has them"))
+        }
+    }
+}
+
+/// Sections of the settings that decide, of [`crate::executor::settings::policy`].
+pub(crate) const DECIDING: [&str; 3] = ["slots", "tiers", "guard"];
+
 /// Milliseconds of the wire, rounded to the nearest.
 pub(crate) fn millis(duration: Duration) -> u64 {
     let rounded = duration.as_nanos().saturating_add(500_000) / 1_000_000;

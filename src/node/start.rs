@@ -123,6 +123,7 @@ pub fn start(parts: Parts) -> Result<(Loop<Node>, Remote), StartError> {
         hints: parts.hints,
         snapshot: parts.snapshot,
         events: parts.events,
+        recorder: None,
     };
     let facts = Facts {
         capabilities: tree.capabilities(),

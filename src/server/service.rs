@@ -9,6 +9,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc::UnboundedReceiver;
+
 use crate::access::Access;
 use crate::command::{
     AdmitRequest, Caller, Command, CommandError, JobPriority, QueueId, QueuePage, QueueRequest,
@@ -17,6 +19,7 @@ use crate::command::{
 use crate::core::event::Change;
 use crate::core::model::{Priority, TaskId};
 use crate::discover::Hint;
+use crate::executor::recorder::Recorded;
 use crate::proto;
 use crate::publish::{EventRing, Snapshot};
 
@@ -55,6 +58,8 @@ commands! {
     resume() -> () = Resume;
     /// Answers the keys that changed.
     reload() -> Vec<String> = Reload;
+    /// Answers what is recorded from now on.
+    record() -> UnboundedReceiver<Recorded> = Record;
     hint(hints: Vec<Hint>) -> () = Hint;
     report_integration(yarn: Option<Box<proto::YarnStatus>>, changes: Vec<Change>) -> () = ReportIntegration;
 }

@@ -297,6 +297,12 @@ impl Shaper for Served {
         Ok(Response::new(GetConfigResponse { toml: self.0.lock().unwrap().toml.clone() }))
     }
 
+    type RecordStream = Stream<RecordPiece>;
+
+    async fn record(&self, _: Request<RecordRequest>) -> Answer<Self::RecordStream> {
+        Err(Failure::permission_denied("recording needs an admin"))
+    }
+
     async fn explain(&self, _: Request<ExplainRequest>) -> Answer<ExplainResponse> {
         Ok(Response::new(self.0.lock().unwrap().story.clone()))
     }

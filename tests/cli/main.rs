@@ -30,6 +30,7 @@ const NEED_DAEMON: &[&[&str]] = &[
     &["resume"],
     &["reload"],
     &["config", "show"],
+    &["record", "/nonexistent/x.lrsrec"],
 ];
 
 #[test]

@@ -41,6 +41,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             | Command::Drain { reply, .. }
             | Command::Resume { reply, .. } => drop(reply.send(Ok(()))),
             Command::Hint { .. }
+            | Command::Record { .. }
             | Command::ReportIntegration { .. }
             | Command::YarnFound(_)
             | Command::Looked(_)

@@ -185,6 +185,15 @@ async fn the_other_commands_arrive_and_are_answered() {
         { this_process(&caller) }
     );
     assert_eq!(answer.unwrap().into_inner().changed, ["slots.active"]);
+
+    let (recorder, recorded) = lrs::executor::recorder::Recorder::new();
+    let answer = exchange!(
+        record(proto::RecordRequest {}),
+        Command::Record { caller, reply } => reply(Ok(recorded)), { this_process(&caller) }
+    );
+    let first = soon(answer.unwrap().into_inner().message()).await.unwrap().unwrap();
+    assert!(first.whole && !first.data.is_empty(), "the header is there before any input");
+    drop(recorder);
 }
 
 #[tokio::test]

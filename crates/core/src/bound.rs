@@ -3,8 +3,10 @@
 //!
 //! It is what the last cycle, or the last reading ahead of it, stopped at (`shaper/bound.rs`); nothing decides by it.
 
+use serde::{Deserialize, Serialize};
+
 /// Why no passive slot opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
     /// `slots.expand = false`.
     Off,

@@ -4,10 +4,12 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::{Bytes, Share};
 
 /// How the CPUs of the active tier spent the last cycle. Guest time is inside `effective`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuShares {
     /// E: user + nice + system + irq + softirq.
     pub effective: Share,
@@ -83,7 +85,7 @@ pub fn slots_that_fit(
 }
 
 /// The fewest free passive slots of each of the last cycles: what was free *throughout*.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FreeWindow {
     minima: VecDeque<u32>,
     current: Option<u32>,

@@ -7,8 +7,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A set of CPU numbers. Its text is the kernel's: "0-3,5" (cpuset(7), "List format").
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CpuSet {
     bits: Vec<bool>,
 }
@@ -86,7 +88,7 @@ impl fmt::Display for CpuSet {
 }
 
 /// How many CPUs the tasks of LRS may use.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsableCpus {
     /// CPUs that they may be spread over, at least 1.
     spread: u32,

@@ -42,7 +42,7 @@ pub const COMMAND: &str = "command";
 pub const PROGRAM: &str = "program";
 
 /// A change outside the core that belongs into the history; it becomes an [`Event`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// What happened.
     pub kind: EventKind,

@@ -10,6 +10,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::BootTime;
 
 /// Over how long the rate is taken.
@@ -19,7 +21,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 const APART: Duration = Duration::from_secs(1);
 
 /// Slots that came free.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Freed {
     count: u64,
     /// The count at earlier cycles, the first one a window or more before the last.

@@ -16,6 +16,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::{Map, Value, json};
 
 use crate::memory::Memory;
@@ -28,7 +30,7 @@ pub mod interference;
 const LONGEST_DOUBLING: u32 = 6;
 
 /// Thresholds and hold times of the stage.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardPolicy {
     /// Whether the stage acts or only reports.
     pub dry_run: bool,
@@ -139,7 +141,7 @@ fn level(value: f64, limit: f64, found: &str, limit_in_words: String) -> Level {
 }
 
 /// One signal, with its two sides.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Watch {
     /// Why it counts as bad, once it was for long enough: how it is now, by the thresholds of now.
     bad: Option<String>,
@@ -187,7 +189,7 @@ impl Watch {
 }
 
 /// Where the guard stands.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guard {
     entered: Option<Entered>,
     watches: [Watch; 3],
@@ -197,7 +199,7 @@ pub struct Guard {
 }
 
 /// Since when and why the stage is on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entered {
     /// When it was entered.
     pub since: WallTime,

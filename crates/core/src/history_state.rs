@@ -35,22 +35,26 @@ pub struct HistoryState {
     pub live: BTreeMap<TaskId, Option<Tier>>,
 }
 
-/// JSON objects have text keys only, so the map is a list of pairs.
-mod pairs {
+/// JSON objects have text keys only, so the map is a list of pairs; and in a recording a text that is a
+/// key counts as none of a name.
+pub(crate) mod pairs {
     use super::*;
 
-    pub fn serialize<S: serde::Serializer>(
-        map: &BTreeMap<JobKey, Finished>,
+    pub fn serialize<K: Serialize, V: Serialize, S: serde::Serializer>(
+        map: &BTreeMap<K, V>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(map)
     }
 
-    pub fn deserialize<'de, D: serde::Deserializer<'de>>(
+    pub fn deserialize<'de, K, V, D: serde::Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<BTreeMap<JobKey, Finished>, D::Error> {
-        let pairs = Vec::<(JobKey, Finished)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().collect())
+    ) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
     }
 }
 

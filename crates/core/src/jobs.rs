@@ -202,7 +202,7 @@ impl Finished {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Job {
     running: u32,
     finished: Finished,
@@ -210,7 +210,7 @@ struct Job {
 }
 
 /// All jobs this daemon knows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Jobs {
     jobs: BTreeMap<JobKey, Job>,
     changes: u64,

@@ -51,6 +51,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::jobs::MAX_JOBS;
 use super::model::{JobKey, Level, TaskId};
 use super::rate::Interval;
@@ -178,7 +180,7 @@ pub struct Move {
     pub part: f64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Member {
     part: f64,
     /// CPU seconds it may use now.
@@ -202,7 +204,7 @@ impl Member {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Bar {
     until: BootTime,
     pause: Duration,
@@ -215,7 +217,7 @@ impl Bar {
 }
 
 /// Who is in the lane, and who was.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Lane {
     members: BTreeMap<TaskId, Member>,
     /// The most of a part, and of all parts.

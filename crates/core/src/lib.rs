@@ -34,6 +34,7 @@ pub mod pinning;
 pub mod probe;
 pub mod ramp;
 pub mod rate;
+pub mod recording;
 mod reservation;
 pub mod restore;
 pub mod sample;

@@ -22,6 +22,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::model::TaskId;
 use super::rate::Interval;
 use crate::units::BootTime;
@@ -52,7 +54,7 @@ pub struct Holder {
     pub halted: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Record {
     /// Cycles in a row that it was idle.
     idle: u32,
@@ -76,7 +78,7 @@ impl Record {
 }
 
 /// Who lends, and who borrows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Loans {
     active: BTreeMap<TaskId, Record>,
     /// The first loan first.

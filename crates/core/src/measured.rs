@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::capacity::CpuShares;
 use super::cpus::UsableCpus;
 use super::memory::Memory;
@@ -10,7 +12,7 @@ use super::sample::{NodeSample, ParentSample};
 use crate::units::Share;
 
 /// What one cycle measured of the node. `None`: not known (yet).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// CPUs LRS's tasks may use.
     pub cpus: Option<UsableCpus>,

@@ -13,13 +13,15 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::{Map, Value, json};
 
 use crate::sample::{MemoryLimit, MemorySample};
 use crate::units::Bytes;
 
 /// The node, or a group with a limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
     /// What tasks may still take.
     pub available: Bytes,
@@ -45,7 +47,7 @@ impl Room {
 }
 
 /// Every room there is, at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     first: Room,
     others: Vec<Room>,

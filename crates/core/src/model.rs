@@ -16,7 +16,7 @@ pub enum Tier {
 }
 
 /// Which weights a task has: its tier's, or those of the I/O lane ([`super::lane`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// The active tier's.
     Active,
@@ -138,7 +138,6 @@ pub struct JobKey {
 
 /// A name given by a client: 1..=256 bytes, no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
 pub struct Label(std::sync::Arc<str>);
 
 impl Label {
@@ -289,7 +288,9 @@ id_type!(
 
 /// Names a request that waits for its answer. The caller chooses it; each is used once while
 /// the daemon runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Ticket(pub u64);
 
 /// What a client says a task is.

@@ -21,6 +21,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::rate::Interval;
 
 /// For so many cycles the most that was wanted counts.
@@ -48,7 +50,7 @@ const TOO_MUCH: f64 = 1.4;
 const NEUTRAL: f64 = 100.0;
 
 /// The weight of the root among its siblings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootWeight {
     /// Behind all of them (`cpu.idle`; where there is none, the smallest weight).
     Idle,
@@ -75,7 +77,7 @@ pub fn demand(interval: &Interval) -> Option<f64> {
 }
 
 /// What the root weighs, and what was wanted of late.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Follow {
     /// A task has become active since the last decision.
     pub(super) newcomer: bool,

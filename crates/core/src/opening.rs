@@ -29,6 +29,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::jobs::Jobs;
 use super::memory::Memory;
 use super::model::JobKey;
@@ -43,7 +45,7 @@ pub(crate) const LOOKED_AT: usize = 32;
 pub(crate) const LOOKED_AT_IN_CYCLE: usize = 1024;
 
 /// What the last cycle, or the last reading ahead of it, says of opening slots between two.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Opening {
     /// The CPUs were saturated.
     pub(super) saturated: bool,

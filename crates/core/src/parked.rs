@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::model::{TaskId, Ticket};
 use super::task::Task;
 
 /// Who is parked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Parking {
     pub parked: BTreeMap<TaskId, Parked>,
     /// The daemon stops.
@@ -15,9 +17,10 @@ pub(super) struct Parking {
 }
 
 /// One of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Parked {
     /// The task that it is going to be; its record.
+    #[serde(with = "crate::recording::whole")]
     pub task: Box<Task>,
     /// Its request; `None`: that was granted, and failed.
     pub ticket: Option<Ticket>,
@@ -26,7 +29,7 @@ pub(super) struct Parked {
     pub granted: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Way {
     Entering,
     Inside,

@@ -66,7 +66,7 @@ const ERRORS: f64 = 3.0;
 const CHANGED: f64 = 0.5;
 
 /// What was done in a cycle.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// CPUs in use.
     pub cpus: f64,
@@ -90,7 +90,7 @@ pub struct Verdict {
     pub with: Progress,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Trial {
     slots: u32,
     steps: u32,
@@ -98,7 +98,7 @@ struct Trial {
 }
 
 /// Watches progress, and judges trials.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Probe {
     before: VecDeque<Progress>,
     trial: Option<Trial>,

@@ -26,6 +26,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::measured::Measured;
 use super::pace::Pace;
 use super::rate::NodeRates;
@@ -98,7 +100,7 @@ impl Ramp {
 }
 
 /// What bounds the slots that open between two cycles.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ahead {
     /// Slots opened since the last cycle.
     pub(super) opened: u32,

@@ -42,7 +42,7 @@ impl Reservation {
 }
 
 /// What ends at a time of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Deadline {
     Reservation(ReservationId),
     /// From now on it may be withdrawn.

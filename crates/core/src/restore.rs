@@ -33,6 +33,8 @@ mod known;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::history_state::HistoryState;
 use crate::model::{Order, ReservationId, TaskId, Tier};
 use crate::slots::Seat;
@@ -113,7 +115,7 @@ pub struct Start {
 }
 
 /// What the earlier daemon did not get to write.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Due {
     /// Tasks that the history does not know as admitted.
     pub unrecorded: Vec<TaskId>,

@@ -61,7 +61,7 @@ impl NodeSample {
 }
 
 /// A group of another owner, right above groups of tasks in place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentSample {
     /// Its directory.
     pub group: Arc<Path>,
@@ -185,7 +185,7 @@ impl TaskSample {
 }
 
 /// What the threads of a task did at one moment, taken together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ThreadLook {
     /// At least one was running or runnable (R).
     Runnable,

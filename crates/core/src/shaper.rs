@@ -38,6 +38,8 @@ pub mod whole_job;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::{Map, Value, json};
 
 use super::bound::Bound;
@@ -70,7 +72,7 @@ use super::withdrawn::Withdrawn;
 use crate::units::{BootTime, Moment, WallTime};
 
 /// The pure core of LRS.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shaper {
     pub(super) policy: Policy,
     pub(super) cpus: UsableCpus,
@@ -105,6 +107,7 @@ pub struct Shaper {
     /// Active slots on loan.
     pub(super) loans: Loans,
     /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
+    #[serde(with = "crate::recording::whole_map")]
     pub(super) tasks: BTreeMap<TaskId, Box<Task>>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     pub(super) waiters: BTreeMap<Ticket, Waiter>,
@@ -117,6 +120,7 @@ pub struct Shaper {
     pub(super) parking: Parking,
     /// Tasks that have left their slots and wait for their figures, or for a unit to get its
     /// weights back.
+    #[serde(with = "crate::recording::whole_map")]
     pub(super) vacated: BTreeMap<TaskId, Box<Task>>,
     pub(super) jobs: Jobs,
     /// Slots that came free.

@@ -13,7 +13,7 @@ use super::model::{Order, Priority, ReservationId, TaskId, Tier};
 /// Place in the queue for the active tier: opportunistic tasks last, then higher priority first,
 /// then earlier admission. Smaller is better. [`Order`] is unique among tasks and reservations,
 /// so ranks are too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rank {
     opportunistic: bool,
     priority: Reverse<Priority>,
@@ -77,7 +77,7 @@ impl Seat {
 }
 
 /// Capacities and holders of both tiers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Slots {
     /// A.
     pub active_capacity: u32,

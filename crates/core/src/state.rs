@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::guard::GuardPolicy;
 use super::guard::freeze::FreezePolicy;
 use super::jobs::Finished;
@@ -16,7 +18,7 @@ use super::turns::Place;
 use crate::units::{BootTime, Bytes, MemoryAmount, Share, WallTime};
 
 /// The settings decisions depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
     /// A; `None`: the number of CPUs.
     pub active: Option<u32>,
@@ -87,7 +89,7 @@ impl Policy {
 }
 
 /// A request for a slot.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The user of the task that it is going to be.
     pub uid: u32,
@@ -128,7 +130,7 @@ impl Request {
 }
 
 /// What a request needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Need {
     /// A slot.
     Slot,
@@ -138,7 +140,7 @@ pub enum Need {
     Slotless,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Waiter {
     pub request: Request,
     pub first_requested: WallTime,
@@ -161,7 +163,7 @@ impl Waiter {
 }
 
 /// What promises of slots are to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// How long each holds; `None`: as the settings have it.
     pub ttl: Option<Duration>,
@@ -179,7 +181,7 @@ impl Lease {
 }
 
 /// How a request may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Patience {
     /// Its place among waiters of its user and priority.
     pub first_requested: WallTime,
@@ -199,7 +201,7 @@ pub(super) enum RequestOutcome {
 }
 
 /// Why a request was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// Every slot is taken.
     #[error(

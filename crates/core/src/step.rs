@@ -29,6 +29,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::{Map, Value};
 
 use super::cpus::CpuSet;
@@ -45,7 +47,7 @@ use super::unit::UnitRecord;
 use crate::units::{BootTime, Bytes, ProcessRef};
 
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Input {
     /// A client asks for a slot. Followed by [`Job::Prepare`], at once or later, or by an answer.
     Request {
@@ -308,7 +310,7 @@ pub enum Input {
 }
 
 /// What an admission needs to know of where its process is. `None`: as it was.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
     /// Where the main process is, per hierarchy.
     pub origin: Option<Origin>,
@@ -321,7 +323,7 @@ pub struct Ready {
 }
 
 /// What a finder says of a task that it found before.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundAgain {
     /// Who says so.
     pub by: Finder,
@@ -336,7 +338,7 @@ pub struct FoundAgain {
 }
 
 /// One reading of one task.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// The task.
     pub task: TaskId,
@@ -347,7 +349,7 @@ pub struct Reading {
 }
 
 /// The last figures of a task that has ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Last {
     /// Its group was read once more.
     Read(TaskSample),
@@ -358,7 +360,7 @@ pub enum Last {
 }
 
 /// What becomes of a task after its main process went into a group made later than the task's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whither {
     /// Others are left in the task's group: they are the task.
     Partly,
@@ -370,7 +372,7 @@ pub enum Whither {
 }
 
 /// Why processes were not moved back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NotMoved {
     /// The main process is ending.
     Ending,
@@ -386,7 +388,7 @@ pub enum NotMoved {
 }
 
 /// What has to be carried out, in the order of the fields; see the module.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Tasks that the guard froze and that are thawed, before they get other weights.
     pub thaw: Vec<TaskId>,
@@ -441,7 +443,7 @@ impl Step {
 
 /// What is stored: [`Shaper::stored_task`](super::shaper::Shaper::stored_task) or
 /// [`Shaper::reservation`](super::shaper::Shaper::reservation) has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Record {
     /// A reservation. Before the tasks: one that is given back is stored before the record of the
     /// task that used it forgets it.
@@ -451,7 +453,7 @@ pub enum Record {
 }
 
 /// Work that may take long.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Job {
     /// Find out where the processes of a new task are and whether they may still be taken; then
     /// [`Input::Prepared`] or [`Input::AttachFailed`].
@@ -515,7 +517,7 @@ pub enum Job {
 }
 
 /// What becomes of a request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// Every slot is taken; it waits.
     Waiting,

@@ -124,7 +124,7 @@ pub struct Who {
 }
 
 /// How others keep a task from running: none of its processes can. What the guard froze is not halted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Halt {
     /// Its group, one above it, or those below it are frozen.
     Frozen,
@@ -176,7 +176,7 @@ pub struct Booked {
 }
 
 /// Whether a task is kept in its group and at its weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hold {
     /// It is.
     #[default]

@@ -18,6 +18,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_set};
 use std::ops::Bound;
 
+use serde::{Deserialize, Serialize};
+
 use super::model::{Priority, Ticket};
 use crate::units::WallTime;
 
@@ -42,7 +44,7 @@ pub(super) struct Next {
 }
 
 /// All that wait.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Turns {
     classes: BTreeMap<Reverse<Priority>, Class>,
     /// Grants so far.
@@ -50,7 +52,7 @@ pub(super) struct Turns {
 }
 
 /// Those of one priority.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Class {
     users: BTreeMap<u32, User>,
     /// The first request of each user, in the order in which they are served.
@@ -60,7 +62,7 @@ struct Class {
 /// Turn, first request, uid.
 type Head = (u64, Arrival, u32);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct User {
     turn: u64,
     waiting: BTreeSet<Arrival>,

@@ -43,7 +43,7 @@ impl fmt::Display for Bytes {
 }
 
 /// A size, or a share of the node's memory ("5%").
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum MemoryAmount {
     Bytes(Bytes),
@@ -108,14 +108,20 @@ impl BootTime {
 }
 
 impl Serialize for BootTime {
-    /// Microseconds since boot.
+    /// Microseconds since boot in records; all of it in recordings.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return self.0.serialize(serializer);
+        }
         serializer.serialize_u64(u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
 impl<'de> Deserialize<'de> for BootTime {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Duration::deserialize(deserializer).map(BootTime);
+        }
         u64::deserialize(deserializer).map(|micros| BootTime(Duration::from_micros(micros)))
     }
 }

@@ -24,12 +24,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::TaskId;
 use crate::sample::ParentSample;
 use crate::units::{BootTime, Share};
 
 /// The sums of the cycle under way, and what the last one came to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// When the last cycle was read; `None`: there was none yet.
     read_at: Option<BootTime>,
@@ -38,6 +40,7 @@ pub struct Usage {
     /// The same of each other task.
     elsewhere: BTreeMap<TaskId, Duration>,
     /// Groups above tasks in place as the last cycle read them.
+    #[serde(with = "crate::history_state::pairs")]
     parents: BTreeMap<Arc<Path>, ParentSample>,
     share: Option<Share>,
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::model::ReservationId;
 use crate::units::BootTime;
 
@@ -9,10 +11,10 @@ use crate::units::BootTime;
 const REASONS: usize = 1024;
 
 /// The last reservations that were withdrawn.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Withdrawn(BTreeMap<ReservationId, Withdrawal>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Withdrawal {
     pub uid: u32,
     /// When the reservation would have ended.

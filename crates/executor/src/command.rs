@@ -7,10 +7,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::found::{DiscoveredTask, Hint};
 use crate::group::CgroupError;
+use crate::recorder::Recorded;
 use lrs_api::proto;
 use lrs_core::event::Change;
 use lrs_core::model::{Label, Labels, Priority, ReservationId, TaskId, WaiterId};
@@ -140,6 +142,11 @@ pub enum Command {
     Reload {
         caller: Caller,
         reply: Reply<Vec<String>>,
+    },
+    /// Answers what is recorded from now on.
+    Record {
+        caller: Caller,
+        reply: Reply<UnboundedReceiver<Recorded>>,
     },
     /// What a scheduler says of its containers. `Unavailable`: the finder does not take it just
     /// now. `FailedPrecondition`: there is none.

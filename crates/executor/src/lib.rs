@@ -44,6 +44,7 @@
 //! | `debts` | what could not be done when it was due, tried again each cycle |
 //! | `find`, `recover` | what the daemon before left; from that to a running loop |
 //! | `settings` | what core, weights and rights take from the configuration |
+//! | `recorder` | each input and step, for a client that records |
 //! | `view`, `log` | what clients read; the log line of each event |
 //! | `command`, `rights`, `publish` | what clients may ask, who may, what they read |
 //! | `found`, `refusals` | what finders propose; when what was refused is proposed again |
@@ -79,13 +80,14 @@ pub mod publish;
 mod publishing;
 mod queue;
 mod ramp;
+pub mod recorder;
 mod recover;
 pub mod recovered;
 pub mod refusals;
 mod requests;
 pub mod rights;
 mod root_weight;
-mod settings;
+pub mod settings;
 mod taken;
 mod tickets;
 pub mod turn;
@@ -132,6 +134,8 @@ pub use units::unit_stopped;
 pub struct Loop<W> {
     core: Shaper,
     state: State<W>,
+    /// `None`: no client records.
+    recorder: Option<recorder::Recorder>,
 }
 
 /// Takes what happened and carries out what the core decided. It reads the core and cannot change

@@ -23,6 +23,7 @@ use super::{Loop, State};
 use crate::found::HintSender;
 use crate::group::Group;
 use crate::publish::{EventRing, Snapshot};
+use crate::recorder::Recorder;
 use crate::recovered::{OwnGroup, Recovered};
 use crate::rights::Rights;
 use lrs_config::{Config, Mode};
@@ -69,6 +70,8 @@ pub struct Resumed {
     pub snapshot: watch_channel::Sender<Arc<Snapshot>>,
     /// Where events go; holds the recovered ones already.
     pub events: Arc<EventRing>,
+    /// Records from the first step on.
+    pub recorder: Option<Recorder>,
 }
 
 /// Which tasks cannot run: no record has it, and one of them must not get an active slot that came free
@@ -163,7 +166,10 @@ impl<W: World> Loop<W> {
             events: resumed.events,
             answers: Vec::new(),
         };
-        let mut daemon = Loop { core, state };
+        let mut daemon = Loop { core, state, recorder: resumed.recorder };
+        if let Some(recorder) = &daemon.recorder {
+            recorder.begin(&daemon.core, now);
+        }
         daemon.with(now, |executor| {
             let entries = executor.state.entries.iter();
             let groups: Vec<_> =

@@ -76,7 +76,10 @@ impl<W: World> Executor<'_, W> {
                 self.state.touched.status = true;
             }
             // Theirs is in the loop itself.
-            Command::SetPriority { .. } | Command::Reload { .. } | Command::Looked(_) => {}
+            Command::SetPriority { .. }
+            | Command::Reload { .. }
+            | Command::Record { .. }
+            | Command::Looked(_) => {}
             Command::YarnFound(found) => {
                 self.state.view.yarn_found = Arc::new(found);
                 self.state.touched.status = true;

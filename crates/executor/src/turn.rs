@@ -9,13 +9,15 @@
 use std::time::Duration;
 
 use serde_json::Map;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::debts::Debt;
 use super::message::Message;
 use super::postponed::PostponedRequest;
 use super::world::World;
 use super::{Executor, Loop};
-use crate::command::Command;
+use crate::command::{Command, CommandError, ErrorKind};
+use crate::recorder::{Recorded, Recorder};
 use lrs_core::event::EventKind;
 use lrs_core::model::TaskId;
 use lrs_core::shaper::Shaper;
@@ -111,7 +113,11 @@ impl<W: World> Loop<W> {
     ) -> T {
         let taken = take(&mut self.executor(now));
         while let Some(input) = self.state.inputs.next_input() {
+            let recorded = self.recorder.is_some().then(|| input.clone());
             let step = self.core.handle(input, now);
+            if let Some(input) = recorded {
+                self.recorder = self.recorder.take().filter(|it| it.step(now, input, &step));
+            }
             self.executor(now).carry_out(step);
         }
         taken
@@ -164,16 +170,35 @@ impl<W: World> Loop<W> {
                 let answer = may.and_then(|()| self.reload(now));
                 self.with(now, |executor| executor.answer(Some(reply), answer));
             }
+            Command::Record { caller, reply } => {
+                let may = self.with(now, |executor| executor.may_operate(&caller));
+                let answer = may.and_then(|()| self.record(now));
+                self.with(now, |executor| executor.answer(Some(reply), answer));
+            }
             Command::Looked(look) => self.admit_sought(look, now),
             command => self.with(now, |executor| executor.command(command)),
         }
     }
 
     /// Applies the configuration file, all of it or nothing; answers the keys that changed.
-    fn reload(&mut self, now: Moment) -> Result<Vec<String>, crate::command::CommandError> {
+    fn reload(&mut self, now: Moment) -> Result<Vec<String>, CommandError> {
         let changed = self.with(now, |executor| executor.reload())?;
         self.with(now, |executor| executor.reloaded(&changed));
         Ok(changed)
+    }
+
+    /// Records from the next input on.
+    fn record(&mut self, now: Moment) -> Result<UnboundedReceiver<Recorded>, CommandError> {
+        if self.recorder.as_ref().is_some_and(Recorder::is_read) {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                "another client records already, and there is one recording at a time",
+            ));
+        }
+        let (recorder, recorded) = Recorder::new();
+        recorder.begin(&self.core, now);
+        self.recorder = Some(recorder);
+        Ok(recorded)
     }
 
     /// Goes on with the requests that waited for the finders' look `look` or one before, and with those

@@ -10,7 +10,9 @@ use clap::builder::PossibleValuesParser;
 use crate::cli::kill;
 use crate::cli::show::history;
 use crate::cli::show::table::fields;
-use crate::cli::values::{Patience, Since, delay, duration, event_type, label, some_time, user};
+use crate::cli::values::{
+    Patience, Since, delay, duration, event_type, label, recorded, setting, some_time, user,
+};
 use crate::cli::window::When;
 
 #[derive(Args, Debug)]
@@ -378,4 +380,30 @@ pub(in crate::cli) struct ReserveArgs {
     /// This many slots, or those of them that are free; one id a line
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(in crate::cli) count: u32,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct RecordArgs {
+    /// A file that is not there yet
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(in crate::cli) file: PathBuf,
+    /// For how long (10m, 8h), 24h at most
+    #[arg(long = "for", value_name = "DUR", default_value = "24h", value_parser = recorded)]
+    pub(in crate::cli) time: Duration,
+    /// Replace each name, cgroup and sentence by a number; users' and processes' numbers stay
+    #[arg(long)]
+    pub(in crate::cli) anonymous: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct ReplayArgs {
+    /// A recording
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(in crate::cli) file: PathBuf,
+    /// By another value of a key of the sections slots, tiers or guard, beside what was; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(in crate::cli) set: Vec<(String, String)>,
+    /// By the settings of this file, beside what was
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(in crate::cli) config: Option<PathBuf>,
 }

@@ -48,16 +48,17 @@ const SERVICES: [&str; 3] =
     ["lrs.v1.Shaper", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"];
 
 /// The calls that answer with a stream of messages.
-const STREAMS: [&str; 4] = [
+const STREAMS: [&str; 5] = [
     "/lrs.v1.Shaper/WatchStatus",
     "/lrs.v1.Shaper/WatchEvents",
+    "/lrs.v1.Shaper/Record",
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 ];
 
 /// What older clients of reflection ask. Its messages are those of v1 on the wire.
 const REFLECTION_V1ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
-const REFLECTION_V1: &str = STREAMS[3];
+const REFLECTION_V1: &str = STREAMS[4];
 
 /// A request that is not whole pays for so many bytes at a time, and the first time for its head
 /// (at most 4 KiB) and the state of its call as well.

@@ -23,7 +23,7 @@ use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::Snapshot;
 use crate::server::query::{self, Reader};
 use crate::server::service::Service;
-use crate::server::{ending, history, pidfd, request};
+use crate::server::{ending, history, pidfd, record, request};
 
 /// Tasks on one page, unless the client asks for another number.
 const DEFAULT_PAGE_SIZE: usize = 1_000;
@@ -247,6 +247,13 @@ impl Shaper for GrpcServer {
     ) -> Answer<proto::GetConfigResponse> {
         let toml = self.service.snapshot().config_toml.to_string();
         Ok(Response::new(proto::GetConfigResponse { toml }))
+    }
+
+    type RecordStream = Pin<Box<dyn Stream<Item = Result<proto::RecordPiece, Status>> + Send>>;
+
+    async fn record(&self, request: Request<proto::RecordRequest>) -> Answer<Self::RecordStream> {
+        let recorded = self.service.record(caller(&request)?).await.map_err(status)?;
+        Ok(Response::new(Box::pin(record::pieces(recorded).map_err(status)?)))
     }
 
     async fn explain(

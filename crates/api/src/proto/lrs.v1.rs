@@ -1155,6 +1155,21 @@ pub struct ReloadResponse {
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RecordRequest {}
+/// A part of an entry, in the format of the version of lrsd: crates/recording of LRS reads it.
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RecordPiece {
+    #[prost(bytes = "vec", tag = "1")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    /// It is the last part of its entry.
+    #[prost(bool, tag = "2")]
+    pub whole: bool,
+}
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetConfigRequest {}
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -2289,6 +2304,30 @@ pub mod shaper_client {
             req.extensions_mut().insert(GrpcMethod::new("lrs.v1.Shaper", "GetConfig"));
             self.inner.unary(req, path, codec).await
         }
+        /// All that lrsd decides from now on, for `lrsctl record`: the state, and then each input with what
+        /// followed, until the caller ends the call or lrsd stops. An admin may, one at a time
+        /// (FAILED_PRECONDITION). A caller that reads too slowly gets the end of it, which says so.
+        pub async fn record(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RecordRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::RecordPiece>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/lrs.v1.Shaper/Record");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("lrs.v1.Shaper", "Record"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// Every kept decision that touched a task or a reservation, with its inputs.
         pub async fn explain(
             &mut self,
@@ -2603,6 +2642,19 @@ pub mod shaper_server {
             tonic::Response<super::GetConfigResponse>,
             tonic::Status,
         >;
+        /// Server streaming response type for the Record method.
+        type RecordStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::RecordPiece, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// All that lrsd decides from now on, for `lrsctl record`: the state, and then each input with what
+        /// followed, until the caller ends the call or lrsd stops. An admin may, one at a time
+        /// (FAILED_PRECONDITION). A caller that reads too slowly gets the end of it, which says so.
+        async fn record(
+            &self,
+            request: tonic::Request<super::RecordRequest>,
+        ) -> std::result::Result<tonic::Response<Self::RecordStream>, tonic::Status>;
         /// Every kept decision that touched a task or a reservation, with its inputs.
         async fn explain(
             &self,
@@ -3603,6 +3655,52 @@ pub mod shaper_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/lrs.v1.Shaper/Record" => {
+                    #[allow(non_camel_case_types)]
+                    struct RecordSvc<T: Shaper>(pub Arc<T>);
+                    impl<
+                        T: Shaper,
+                    > tonic::server::ServerStreamingService<super::RecordRequest>
+                    for RecordSvc<T> {
+                        type Response = super::RecordPiece;
+                        type ResponseStream = T::RecordStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RecordRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Shaper>::record(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RecordSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -24,12 +24,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{GuardPolicy, LONGEST_DOUBLING, Signals};
 use crate::model::TaskId;
 use crate::units::{BootTime, Bytes};
 
 /// Times of stages 2 and 3, and whether they act.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FreezePolicy {
     /// How long it has to be acute before headroom is made.
     pub headroom_after: Duration,
@@ -104,7 +106,7 @@ pub struct Decision {
 }
 
 /// Where stages 2 and 3 are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ladder {
     stage: u32,
     reason: String,

@@ -22,6 +22,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::TaskId;
 use crate::neighbours;
 use crate::rate::Interval;
@@ -79,7 +81,7 @@ pub struct Worse {
 /// Mean and deviation of one task.
 type Figure = (f64, f64);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Step {
     slots: u32,
     before: BTreeMap<TaskId, Figure>,
@@ -89,7 +91,7 @@ struct Step {
 }
 
 /// What active tasks lost of late, and the step that is being judged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Interference {
     lost: BTreeMap<TaskId, VecDeque<f64>>,
     step: Option<Step>,

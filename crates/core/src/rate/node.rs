@@ -1,5 +1,7 @@
 //! Rates of the node and of one task over one cycle.
 
+use serde::{Deserialize, Serialize};
+
 use super::*;
 
 /// Shares and speeds of the node between two readings. `None`: unknown.
@@ -173,7 +175,7 @@ impl CpuDelta {
 }
 
 /// What one task did over one cycle. `None`: unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskRates {
     /// Share of the CPUs that tasks may use, or of a quota below them.
     pub cpu_share: Option<Share>,

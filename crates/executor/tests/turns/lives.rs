@@ -23,12 +23,15 @@ use lrs_api::proto;
 use lrs_config::Auto;
 use lrs_core::event::EventKind;
 use lrs_core::model::{Label, Priority, ReservationId, TaskId};
+use lrs_core::recording::Entry;
 use lrs_core::state::Lease;
 use lrs_core::task::Finder;
-use lrs_core::units::{Pid, ProcessRef};
+use lrs_core::units::{Moment, Pid, ProcessRef};
 use lrs_executor::command::{AdmitRequest, Caller, Command, QueueId, ReserveRequest, Wait};
 use lrs_executor::found::{Attach, DiscoveredTask, Presumed};
-use lrs_sim::pretend::HOME;
+use lrs_recording::anonymous::Anonymous;
+use lrs_recording::replay::{Played, Player, same};
+use lrs_sim::pretend::{HOME, Tape};
 
 /// Steps of one life.
 const STEPS: usize = 200;
@@ -140,6 +143,8 @@ struct Life {
     reservations: Vec<ReservationId>,
     /// Tasks that clients were answered.
     admitted: BTreeSet<TaskId>,
+    /// What all daemons decided.
+    tape: Tape,
 }
 
 impl Life {
@@ -156,7 +161,17 @@ impl Life {
         let bench = Bench::new(numbers.u32(1..4), numbers.u32(0..4));
         let (answers, reservations, admitted) = (Vec::new(), Vec::new(), BTreeSet::new());
         let weights = weights.to_vec();
-        Life { bench: Some(bench), numbers, weights, answers, reservations, admitted }
+        let tape = Tape::default();
+        let mut life =
+            Life { bench: Some(bench), numbers, weights, answers, reservations, admitted, tape };
+        // To play a life takes several times as long as to live it.
+        if !seed.is_multiple_of(8) {
+            return life;
+        }
+        let first = life.bench().order(|caller, reply| Command::Record { caller, reply });
+        life.tape.add(first.blocking_recv().unwrap().unwrap());
+        life.bench().world().tape = Some(life.tape.clone());
+        life
     }
 
     fn bench(&mut self) -> &mut Bench {
@@ -491,6 +506,30 @@ impl Life {
     }
 }
 
+/// What was recorded of all daemons decides the same again, read as a recording has it, and without names.
+fn plays(entries: &[Entry], seed: u64) {
+    let (mut player, mut anonymous) = (Player::default(), Anonymous::default());
+    let mut daemons = 0;
+    for (number, entry) in entries.iter().enumerate() {
+        // At any time all of a core can be read back.
+        if let Some(core) = player.core().filter(|_| number % 16 == 0) {
+            let whole = Entry::Core(Box::new(core.clone()), Moment::default());
+            let read = lrs_recording::decode(&lrs_recording::encode(&whole).unwrap()).unwrap();
+            assert_eq!(format!("{whole:?}"), format!("{read:?}"), "seed {seed}");
+        }
+        let entry = lrs_recording::decode(&lrs_recording::encode(entry).unwrap()).unwrap();
+        match (player.play(&entry).unwrap(), &entry) {
+            (Played::Step(now), Entry::Decided(then)) => {
+                assert!(same(&now, &then.step), "seed {seed}: {then:?} is now {now:?}");
+            }
+            (Played::Began(_), Entry::Core(_, _)) => daemons += 1,
+            _ => panic!("seed {seed}: {entry:?}"),
+        }
+        anonymous.entry(entry).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    assert!(daemons > 0 || !seed.is_multiple_of(8));
+}
+
 /// One life; `traced`: each step with its effects, for a seed that is looked into.
 fn live(seed: u64, traced: bool) -> BTreeSet<EventKind> {
     let mut life = Life::new(seed);
@@ -526,6 +565,7 @@ fn live(seed: u64, traced: bool) -> BTreeSet<EventKind> {
         let id = QueueId::Reservation(id);
         drop(life.bench().order(|caller, reply| Command::CancelReservation { caller, id, reply }));
     }
+    plays(&life.tape.take(), seed);
     let happened = life.bench().world().events.iter().map(|event| event.kind).collect();
     wind_up(life.bench.take().unwrap(), &format!("LRS_LIVES_SEED={seed}, at the end"));
     happened

@@ -7,9 +7,10 @@ use super::{Bench, Call, Method};
 use lrs_api::proto::Tier;
 use lrs_core::event::EventKind;
 use lrs_core::model::{Level, Priority, TaskId};
+use lrs_core::recording::Entry;
 use lrs_core::state::Lease;
 use lrs_core::step::Record;
-use lrs_executor::command::{Command, ErrorKind, QueueId, ReserveRequest, Wait};
+use lrs_executor::command::{Caller, Command, ErrorKind, QueueId, ReserveRequest, Wait};
 use lrs_sim::pretend::HOME;
 
 pub(super) fn group(id: TaskId) -> String {
@@ -527,4 +528,27 @@ fn what_an_owner_wrote_before_a_promotion_is_stored_before_it_is_written_over() 
     assert!(stored.unwrap() < weighed.unwrap(), "{calls:#?}");
     let found = &bench.world().tasks[&id].group.as_ref().unwrap().found;
     assert_eq!(found, &[("cpu.weight".to_owned(), "77".to_owned())]);
+}
+
+#[test]
+fn an_admin_records_and_a_member_does_not() {
+    let mut bench = Bench::new(1, 1);
+    let member = |caller: Caller, reply| {
+        let caller = Caller { uid: MEMBER, gids: vec![100], ..caller };
+        Command::Record { caller, reply }
+    };
+    let error = bench.order(member).try_recv().unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::PermissionDenied);
+    let order = |bench: &mut Bench| {
+        bench.order(|caller, reply| Command::Record { caller, reply }).try_recv().unwrap()
+    };
+    let mut first = order(&mut bench).unwrap();
+    assert_eq!(order(&mut bench).unwrap_err().kind, ErrorKind::FailedPrecondition);
+    bench.task();
+    assert!(matches!(first.try_recv(), Ok((Entry::Core(..), None))));
+    assert!(matches!(first.try_recv(), Ok((Entry::Decided(_), Some(_)))));
+    // One that is gone makes way for the next.
+    drop(first);
+    order(&mut bench).unwrap();
+    bench.take_calls();
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::node::Hardware;
 use tokio::sync::{oneshot, watch};
 
+use super::tape::Tape;
 use super::{Pretend, rights};
 use lrs_api::proto;
 use lrs_config::Config;
@@ -74,6 +75,7 @@ impl Machine {
             hints: lrs_executor::found::hint_queue().0,
             snapshot: sender,
             events: Arc::clone(&events),
+            recorder: world.tape.as_ref().map(Tape::recorder),
         };
         Machine { daemon: Loop::resume(world, resumed, now), snapshot, events, epoch }
     }

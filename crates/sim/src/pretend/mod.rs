@@ -8,6 +8,7 @@
 //! | `world` | what the loop may do to it |
 //! | `jobs` | what the loop begins, and the readings |
 //! | `machine` | it with a loop, and time |
+//! | `tape` | records what its daemons decide |
 //! | `fault` | what is done to it, and what goes wrong |
 //!
 //! Limits. Cgroup v2 with weights for CPU and disk: no `cpu.idle`, no systemd, no rules that find tasks.
@@ -18,6 +19,7 @@
 mod fault;
 mod jobs;
 pub mod machine;
+mod tape;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -48,6 +50,7 @@ use lrs_executor::world::{Facts, Settings};
 
 pub use fault::{Call, Deeds, Fault, Method};
 pub use machine::Machine;
+pub use tape::Tape;
 
 /// The group that LRS makes its groups in.
 pub const ROOT: &str = "/lrs";
@@ -93,6 +96,8 @@ pub struct Pretend {
     cpu: Duration,
     /// Of one with real clients: what their operator wants.
     pub operator: Option<Box<dyn Settings + Send>>,
+    /// Where all goes that the next daemons decide.
+    pub tape: Option<Tape>,
 }
 
 impl Pretend {
@@ -138,6 +143,7 @@ impl Pretend {
             facts,
             cpu: Duration::ZERO,
             operator: None,
+            tape: None,
         }
     }
 

@@ -1,0 +1,185 @@
+//! What is recorded of the core, so that it can be played again: the whole of it, and then each input
+//! with the step that followed.
+//!
+//! The cut is here and not at the executor's, which takes more than inputs: it asks the node and
+//! goes on by the answers, so that a replay of it would need each answer of a kernel. All that the
+//! core knows came through [`Shaper::handle`], and time with it; so inputs, moments and one state say all that
+//! was decided, and the loop has one place that calls it.
+//!
+//! A task is stored without what begins anew with each daemon ([`crate::task`]); a recording has that
+//! too, beside the record of the task. The encoding of recordings is not for people, by which
+//! [`BootTime`] tells it from a record: nothing is rounded.
+//!
+//! Whoever adds a field to what is recorded gives it `#[serde(default)]`: the recordings of
+//! `tests/recordings` are those of earlier versions, and are read by every later one.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::rate::TaskRates;
+use crate::sample::TaskSample;
+use crate::shaper::Shaper;
+use crate::step::{Input, Step};
+use crate::task::{Attaching, Halt, Hold, Life, Task};
+use crate::units::{BootTime, Moment};
+
+/// What a recording is made of, in the order in which it happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Entry {
+    /// The first of all, and of each daemon that goes on with the same recording.
+    Header(Header),
+    /// What is set in `[slots]`, `[tiers]` and `[guard]`, as TOML, for a replay with another value. From
+    /// the client, since the core has only what it takes from them.
+    Settings(String),
+    /// The core before the next input, and when that was.
+    Core(Box<Shaper>, Moment),
+    /// One input, and what was decided.
+    Decided(Box<Decided>),
+    /// Why it ends here, a sentence.
+    End(String),
+}
+
+/// What has to be known before anything else is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The format, [`FORMAT`] of the version that wrote it.
+    pub format: u32,
+    /// That version.
+    pub version: String,
+}
+
+/// What this version writes. It changes only where an earlier one cannot be read any more.
+pub const FORMAT: u32 = 1;
+
+/// One input and its step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Decided {
+    /// When.
+    pub at: Moment,
+    /// What happened.
+    pub input: Input,
+    /// What followed.
+    pub step: Step,
+}
+
+impl Decided {
+    /// About how many KiB this has: at least 1, and 1 for each four tasks that it speaks of.
+    pub fn weight(&self) -> usize {
+        let tasks = match &self.input {
+            Input::Cycle { tasks, .. } => tasks.len(),
+            Input::Figures(tasks) => tasks.len(),
+            _ => 0,
+        };
+        let step = &self.step;
+        1 + (tasks + step.weights.len() + step.events.len() + step.records.len() + step.jobs.len())
+            / 4
+    }
+}
+
+/// What is not stored of a task: all that `#[serde(skip)]` keeps out of its record. Random lives compare all of
+/// a core with what is read of it.
+#[derive(Serialize, Deserialize)]
+struct Unstored {
+    halted: Option<Halt>,
+    repairs: VecDeque<BootTime>,
+    main_exited: bool,
+    left_for: Option<String>,
+    hold: Hold,
+    recorded: u32,
+    parked: bool,
+    last: Option<(BootTime, TaskSample)>,
+    rates: TaskRates,
+    burst: Option<Duration>,
+    demand: Option<f64>,
+    lost: Option<f64>,
+    idle: Option<bool>,
+}
+
+impl Unstored {
+    fn of(task: &Task) -> Unstored {
+        let (recorded, parked) = match task.life {
+            Life::Attaching(Attaching { recorded, parked, .. }) => (recorded, parked),
+            Life::Placed(_) | Life::Releasing(_) => (0, false),
+        };
+        Unstored {
+            halted: task.halted,
+            repairs: task.repairs.clone(),
+            main_exited: task.main_exited,
+            left_for: task.left_for.clone(),
+            hold: task.hold(),
+            recorded,
+            parked,
+            last: task.counts.last,
+            rates: task.counts.rates,
+            burst: task.counts.burst,
+            demand: task.counts.demand,
+            lost: task.counts.lost,
+            idle: task.counts.idle,
+        }
+    }
+
+    fn give_to(self, task: &mut Task) {
+        match &mut task.life {
+            Life::Attaching(attaching) => {
+                (attaching.recorded, attaching.parked) = (self.recorded, self.parked);
+            }
+            Life::Placed(hold) | Life::Releasing(hold) => *hold = self.hold,
+        }
+        task.halted = self.halted;
+        task.repairs = self.repairs;
+        task.main_exited = self.main_exited;
+        task.left_for = self.left_for;
+        task.counts.last = self.last;
+        task.counts.rates = self.rates;
+        task.counts.burst = self.burst;
+        task.counts.demand = self.demand;
+        task.counts.lost = self.lost;
+        task.counts.idle = self.idle;
+    }
+}
+
+/// A task with all of it.
+pub(crate) mod whole {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Task, Unstored};
+
+    pub(crate) fn serialize<S: Serializer>(task: &Task, serializer: S) -> Result<S::Ok, S::Error> {
+        (task, Unstored::of(task)).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Box<Task>, D::Error> {
+        let (mut task, rest) = <(Box<Task>, Unstored)>::deserialize(from)?;
+        rest.give_to(&mut task);
+        Ok(task)
+    }
+}
+
+/// Such tasks by their ids.
+pub(crate) mod whole_map {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Task;
+    use crate::model::TaskId;
+
+    type Tasks = BTreeMap<TaskId, Box<Task>>;
+
+    #[derive(Serialize)]
+    struct Out<'a>(#[serde(with = "super::whole")] &'a Task);
+
+    #[derive(Deserialize)]
+    struct In(#[serde(with = "super::whole")] Box<Task>);
+
+    pub(crate) fn serialize<S: Serializer>(tasks: &Tasks, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(tasks.iter().map(|(id, task)| (id, Out(task))))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tasks, D::Error> {
+        let tasks = BTreeMap::<TaskId, In>::deserialize(from)?;
+        Ok(tasks.into_iter().map(|(id, In(task))| (id, task)).collect())
+    }
+}
