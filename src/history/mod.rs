@@ -319,12 +319,12 @@ impl Keeper {
             return true;
         };
         if problem.is_none() {
-            let what = format!("{}: {error}", self.place.0.display());
+            let path = self.place.0.display();
             tracing::warn!(
                 %error,
-                "the history is not being stored: {what}; it is tried again with each cycle"
+                "the history is not being stored: {path}: {error}; it is tried again with each cycle"
             );
-            *problem = Some(what);
+            *problem = Some(format!("{path}: {error}"));
         }
         false
     }
