@@ -301,7 +301,6 @@ fn run_on(
         tree,
         store,
         recovered,
-        history: history.clone(),
         sampler,
         commands,
         hints,
@@ -491,6 +490,9 @@ async fn serve<Ready: Fn(), Ended: Fn() -> bool>(
         });
     } else {
         drop(tried);
+    }
+    if let Some(history) = access.history.clone() {
+        tokio::spawn(history.follow(access.snapshot.clone()));
     }
     // After its first turn each server has what it needs, or has ended for want of it.
     tokio::task::yield_now().await;

@@ -342,7 +342,6 @@ impl Real {
             tree,
             store,
             recovered,
-            history: None,
             sampler,
             commands,
             hints: lrs::discover::hint_queue().0,

@@ -2,13 +2,13 @@
 //! that ended.
 //!
 //! ```text
-//!  loop ── a cycle is over ──► bounded queue ──► lrs-history ──► segments
+//!  snapshot ── of each cycle ──► bounded queue ──► lrs-history ──► segments
 //!  servers ── a question at a time ──►                 ▲
 //!                                          EventRing ──┘ ended tasks, with each cycle
 //! ```
 //!
-//! The loop hands over its status, which is shared, and never waits: where the queue is full the cycle is
-//! lost, and counted. Ended tasks are taken out of the events in memory, with each cycle those
+//! The loop knows nothing of it: a task of the runtime hands over the status of each cycle, which is shared, and
+//! never waits: where the queue is full the cycle is lost, and counted. Ended tasks are taken out of the events in memory, with each cycle those
 //! with a status that is known by then; so a kill of the daemon costs none (the next one finds them in its
 //! own records and knows which are here), a disk that is full or frozen costs none until they are
 //! more than memory keeps, and a promotion waits for none of it.
@@ -69,7 +69,7 @@ type Job = Box<dyn FnOnce(&mut Keeper) + Send>;
 #[derive(Clone, Debug)]
 pub struct History {
     jobs: SyncSender<Job>,
-    /// One question at a time, so that the queue is the loop's.
+    /// One question at a time, so that the queue is for cycles.
     asking: Arc<Semaphore>,
     news: Arc<News>,
 }
@@ -138,6 +138,19 @@ impl History {
         let (jobs, queue) = sync_channel(QUEUE);
         let asking = Arc::new(Semaphore::new(1));
         (History { jobs, asking, news: Arc::default() }, queue)
+    }
+
+    /// Keeps each cycle that a snapshot brings, until there are none any more.
+    pub async fn follow(self, mut snapshot: watch::Receiver<Arc<Snapshot>>) {
+        let mut kept = None;
+        while snapshot.changed().await.is_ok() {
+            let status = Arc::clone(&snapshot.borrow_and_update().status);
+            let sampled = status.node.as_ref().and_then(|node| node.sampled_at);
+            if sampled != kept {
+                kept = sampled;
+                self.cycle(&status);
+            }
+        }
     }
 
     /// A cycle is over; where the disk is too slow it is lost. Does not wait.

@@ -48,8 +48,6 @@ use crate::executor::turn::Happened;
 use crate::executor::world::{
     Facts, HowEnded, Jobs, Key, NotStored, Pin, Records, Settings, Storable, Watch,
 };
-use crate::history::History;
-use crate::proto;
 use crate::rights::Rights;
 use crate::state::{StateError, Store};
 use crate::units::{Pid, ProcessRef};
@@ -72,8 +70,6 @@ const MOST_UNREAPED: usize = 1024;
 pub struct Node {
     tree: Arc<TierTree>,
     store: Store,
-    /// What is kept over a boot.
-    history: Option<History>,
     watcher: Watcher,
     workers: Workers,
     inbox: Receiver<Inward>,
@@ -242,12 +238,6 @@ impl Records for Node {
 
     fn resume(&mut self) -> Result<bool, NotStored> {
         self.store.resume().map_err(not_stored)
-    }
-
-    fn keep(&mut self, status: &Arc<proto::Status>) {
-        if let Some(history) = &self.history {
-            history.cycle(status);
-        }
     }
 }
 

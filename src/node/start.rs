@@ -22,7 +22,6 @@ use crate::discover::HintSender;
 use crate::executor::message::Message;
 use crate::executor::world::Facts;
 use crate::executor::{Loop, OwnGroup, Resumed, Tickets};
-use crate::history::History;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -41,8 +40,6 @@ pub struct Parts {
     pub store: Store,
     /// See `store`.
     pub recovered: Recovered,
-    /// What is kept over a boot; `None`: nothing.
-    pub history: Option<History>,
     /// Reads the node.
     pub sampler: Sampler,
     /// Where hints of schedulers go.
@@ -134,7 +131,6 @@ pub fn start(parts: Parts) -> Result<(Loop<Node>, Remote), StartError> {
     let node = Node {
         tree,
         store,
-        history: parts.history,
         watcher,
         workers,
         inbox,

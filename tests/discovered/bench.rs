@@ -71,7 +71,6 @@ impl Loop {
             tree,
             store,
             recovered,
-            history: None,
             hints,
             sampler: Sampler::new(Settings::of_this_machine(64)).unwrap(),
             commands: queue,

@@ -46,9 +46,6 @@ impl<W: World> Executor<'_, W> {
         for answer in self.state.answers.drain(..) {
             answer();
         }
-        if all {
-            self.state.world.keep(&self.state.view.status);
-        }
     }
 
     /// A task that is in place; one on its way is not shown yet.

@@ -27,7 +27,6 @@ use crate::group::{
 };
 use crate::recovered::ReservationRecord;
 use crate::rights::Rights;
-use lrs_api::proto;
 use lrs_config::Config;
 use lrs_config::rule::Rule;
 use lrs_core::event::Event;
@@ -331,9 +330,6 @@ pub trait Records {
     /// # Errors
     /// It was not stored.
     fn resume(&mut self) -> Result<bool, NotStored>;
-
-    /// A cycle is over, and this is how the node stands: for its history, which the loop does not wait for.
-    fn keep(&mut self, status: &Arc<proto::Status>);
 }
 
 /// What takes long.

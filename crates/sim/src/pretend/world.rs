@@ -2,13 +2,11 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::tree::{NEUTRAL, Weights};
 
 use super::{Call, Method, Pretend, ROOT, own, rights};
-use lrs_api::proto;
 use lrs_config::Config;
 use lrs_config::rule::Rule;
 use lrs_core::event::Event;
@@ -343,8 +341,6 @@ impl Records for Pretend {
             }
         }
     }
-
-    fn keep(&mut self, _: &Arc<proto::Status>) {}
 
     fn resume(&mut self) -> Result<bool, NotStored> {
         if !self.deeds.dead {
