@@ -451,6 +451,7 @@ fn name(args: &RunArgs) -> String {
     let program = args.command.first().map(Path::new).and_then(Path::file_name);
     let text = match job {
         Some(job) => Cow::Borrowed(&**job),
+        None if args.no_command => Cow::Borrowed("each"),
         None => program.unwrap_or_default().to_string_lossy(),
     };
     text.chars().filter(|c| !c.is_control()).take(58).collect()

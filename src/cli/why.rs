@@ -64,7 +64,7 @@ fn of_job(
     times: &Times,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    if failure.is(Exit::Unreachable) {
+    if !failure.is(Exit::Failed) {
         return Err(failure);
     }
     let args = EventsArgs { job: Some(job.to_owned()), ..EventsArgs::default() };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::access::Access;
 use crate::command::{Caller, CommandError, ErrorKind};
 use crate::core::colocation::{self, Advice, Question, Running};
-use crate::core::event::{COMMAND, Event};
+use crate::core::event::{COMMAND, Event, PROGRAM};
 use crate::core::model::{Label, TaskId};
 use crate::core::pace;
 use crate::history::History;
@@ -80,6 +80,14 @@ impl Reader {
     /// `command` of a task of `owner`, if it is for this reader.
     pub fn command(self, command: Option<String>, owner: Option<u32>) -> Option<String> {
         command.filter(|_| self.0.is_none_or(|uid| owner == Some(uid)))
+    }
+
+    /// The jobs that this reader sees: those that are programs of tasks without a job
+    /// ([`Labels::program`](crate::core::model::Labels::program)) are for whom commands are.
+    pub fn jobs(self, jobs: &[proto::Job]) -> impl Iterator<Item = &proto::Job> {
+        let is_his = move |job: &proto::Job| self.0.is_none_or(|uid| job.uid == Some(uid));
+        let is_program = |job: &proto::Job| job.job.starts_with('(') && job.job.ends_with(')');
+        jobs.iter().filter(move |job| !is_program(job) || is_his(job))
     }
 
     /// The same of the whole task.
@@ -159,7 +167,9 @@ pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
 /// An event as clients read it.
 pub fn event(event: &Event) -> proto::Event {
     let mut inputs = wire::proto_object(&event.inputs);
-    inputs.fields.remove(COMMAND);
+    for private in [COMMAND, PROGRAM] {
+        inputs.fields.remove(private);
+    }
     proto::Event {
         seq: event.seq,
         at: Some(wire::proto_time(event.at)),
@@ -237,7 +247,8 @@ pub fn evaluate_all(
         )));
     }
     let every = || {
-        let jobs = snapshot.jobs.iter();
+        // No scheduler asks for jobs that are programs.
+        let jobs = Reader::OTHER.jobs(&snapshot.jobs);
         let question = |job: &proto::Job| proto::EvaluateJobRequest {
             job: Some(job.job.clone()),
             kind: job.kind.clone(),

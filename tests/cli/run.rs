@@ -247,7 +247,7 @@ fn the_command_is_sent_in_part_or_not_at_all() {
     let beginning = format!("echo a b {}", "ü".repeat(35));
     assert_eq!(sent, [Some(&*beginning), None, Some("echo a"), None]);
     let names: Vec<_> = script.admitted.iter().map(|request| request.name.as_deref()).collect();
-    assert_eq!(names, [None, None, Some("day[1]"), Some("true[1]")]);
+    assert_eq!(names, [None, None, Some("day[1]"), Some("each[1]")]);
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub struct Event {
 /// The input that no client reads in an event: only the user of the task and admins may.
 pub const COMMAND: &str = "command";
 
-/// The input that stands for the job of a task that named none ([`Labels::program`]).
+/// The input that stands for the job of a task that named none ([`Labels::program`]); no client reads it in an
+/// event either.
 ///
 /// [`Labels::program`]: crate::model::Labels::program
 pub const PROGRAM: &str = "program";

@@ -136,6 +136,14 @@ pub struct JobKey {
     pub kind: Option<Label>,
 }
 
+/// Programs that say nothing of what a task does: they run a script or another program.
+const RUN_OTHERS: [&str; 34] = [
+    "R", "Rscript", "ash", "bash", "bun", "chrt", "dash", "deno", "doas", "env", "fish", "ionice",
+    "java", "ksh", "lua", "make", "nice", "node", "nohup", "numactl", "perl", "php", "pypy",
+    "python", "ruby", "setsid", "sh", "stdbuf", "sudo", "taskset", "time", "timeout", "xargs",
+    "zsh",
+];
+
 /// A name given by a client: 1..=256 bytes, no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Label(std::sync::Arc<str>);
@@ -330,11 +338,17 @@ impl Labels {
     }
 
     /// The job of a task that named none: what one user's tasks of a program did says something of the next
-    /// one. In parentheses, as no one names a job; `None`: it named a job, or its command is not known.
+    /// one. In parentheses, as no one names a job; `None`: it named a job, its command is not known, or the
+    /// program runs others ([`RUN_OTHERS`]).
     pub fn program(&self) -> Option<Label> {
         let command = self.command.as_ref().filter(|_| self.job.is_none())?.as_str();
         let file = command.split(' ').next()?;
         let name = file.rsplit('/').next().filter(|name| !name.is_empty())?;
+        // python3.11
+        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+        if RUN_OTHERS.contains(&plain) || name.contains('=') {
+            return None;
+        }
         Label::new(&format!("({name})")).ok()
     }
 }
@@ -355,6 +369,9 @@ mod tests {
         assert_eq!(with(None, "xz").as_deref(), Some("(xz)"));
         assert_eq!(with(Some("day"), "xz").as_deref(), Some("day"));
         assert_eq!((with(None, ""), with(None, "bin/")), (None, None));
+        for runs_others in ["sh -c true", "/usr/bin/python3.11 a.py", "timeout 5 xz", "A=1 xz"] {
+            assert_eq!(with(None, runs_others), None, "{runs_others}");
+        }
     }
 
     #[test]

@@ -32,12 +32,20 @@ struct Matching<'a> {
     pinned: Vec<&'a CpuSet>,
     /// Which of `pinned` has a CPU.
     on: BTreeMap<u32, usize>,
+    /// CPUs from which no free one can be reached, and never will be: so all searches that find nothing
+    /// look at each CPU once together.
+    dead: BTreeSet<u32>,
 }
 
 impl<'a> Matching<'a> {
     fn new(cpus: u32, tasks: &[Pinned<'a>]) -> Matching<'a> {
-        let mut matching =
-            Matching { cpus: cpus as usize, anywhere: 0, pinned: Vec::new(), on: BTreeMap::new() };
+        let mut matching = Matching {
+            cpus: cpus as usize,
+            anywhere: 0,
+            pinned: Vec::new(),
+            on: BTreeMap::new(),
+            dead: BTreeSet::new(),
+        };
         tasks.iter().for_each(|(_, set)| {
             matching.add(*set);
         });
@@ -54,9 +62,11 @@ impl<'a> Matching<'a> {
             return true;
         };
         self.pinned.push(set);
-        let added = self.find(self.pinned.len() - 1, &mut BTreeSet::new());
+        let mut seen = BTreeSet::new();
+        let added = self.find(self.pinned.len() - 1, &mut seen);
         if !added {
             self.pinned.pop();
+            self.dead.append(&mut seen);
         }
         added
     }
@@ -65,7 +75,7 @@ impl<'a> Matching<'a> {
     fn find(&mut self, task: usize, seen: &mut BTreeSet<u32>) -> bool {
         let set = self.pinned[task];
         for cpu in set.iter() {
-            if !seen.insert(cpu) {
+            if self.dead.contains(&cpu) || !seen.insert(cpu) {
                 continue;
             }
             let holder = self.on.get(&cpu).copied();

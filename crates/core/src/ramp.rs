@@ -16,8 +16,8 @@
 //!   see it grow. A task that ended has given its memory back.
 //! - What new tasks will take comes off the memory available, for the cycle too: those of the slots
 //!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended;
-//!   and what each task of the last [`GROWS`] is smaller than 95 of 100 of its job were; without a job than
-//!   the others, and of a job that is not known than the largest that runs, at least [`LEAST_SIZE`].
+//!   and what each task of the last [`GROWS`] is smaller than 95 of 100 of its job were; without a job, or
+//!   of one that is not known, than the others, at least [`LEAST_SIZE`].
 //! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while no request waits or `passive_max`
 //!   is reached.

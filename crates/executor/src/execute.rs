@@ -388,8 +388,8 @@ impl<W: World> Executor<'_, W> {
     /// another `tiers.io` left taken back.
     pub(super) fn renew_disk_tier(&mut self, id: TaskId) {
         let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
-        let tier = self.core.task(id).map(|task| task.tier());
-        if let (Some(group), Some(tier)) = (group, tier) {
+        if let (Some(group), Some(level)) = (group, self.core.level(id)) {
+            let tier = level.tier();
             self.begin(GroupJob::Threads { group, tier, slice: self.core.slice(id) });
         }
     }

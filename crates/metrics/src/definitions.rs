@@ -88,7 +88,7 @@ definitions! {
         "The most passive slots that expansion may open.";
 
     TASKS = Gauge "tasks" "" ["tier", "class"]
-        "Running tasks.";
+        "Running tasks; one with a slot on loan counts as active.";
     FLAGGED = Gauge "tasks_flagged" "" ["flag"]
         "Running tasks by what is out of the ordinary: starving (passive, wants the CPU, got less than a tenth of one in the last cycle), frozen, stopped, contested, overflow, slotless, opportunistic, capped, loan (passive by its slot, with the weights of an active one that sleeps).";
     TIER_CPU = Gauge "tier_cpu" "ratio" ["tier"]

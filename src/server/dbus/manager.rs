@@ -242,7 +242,7 @@ impl Manager {
     #[zbus(out_args("jobs"))]
     fn list_jobs(&self) -> Result<Vec<Dict>, CallError> {
         let call = self.call()?;
-        limited(call.snapshot().jobs.iter().map(value::message).collect())
+        limited(Reader::OTHER.jobs(&call.snapshot().jobs).map(value::message).collect())
     }
 
     /// Tasks that ended, the latest end last: the last 4096, as far as the history on disk goes back.

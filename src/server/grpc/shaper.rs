@@ -105,9 +105,12 @@ impl Shaper for GrpcServer {
 
     async fn list_jobs(
         &self,
-        _: Request<proto::ListJobsRequest>,
+        request: Request<proto::ListJobsRequest>,
     ) -> Answer<proto::ListJobsResponse> {
-        Ok(Response::new(proto::ListJobsResponse { jobs: self.service.snapshot().jobs.to_vec() }))
+        let snapshot = self.service.snapshot();
+        let reader = Reader::new(&caller(&request)?, &snapshot);
+        let jobs = reader.jobs(&snapshot.jobs).cloned().collect();
+        Ok(Response::new(proto::ListJobsResponse { jobs }))
     }
 
     async fn list_history(

@@ -160,7 +160,7 @@ impl Shaper {
     /// Opens a passive slot for a task of `job`, if memory allows.
     fn open_one(&mut self, job: &JobKey, now: Moment) -> bool {
         let of_job = self.jobs.large_resident(job);
-        let resident = of_job.unwrap_or_else(|| self.largest_resident());
+        let resident = of_job.unwrap_or_else(|| self.largest_resident(job.uid));
         let Some(memory) = self.opening.memory.take() else { return false };
         let (room, reserve) = self.room_that_binds(&memory);
         let available = room.available;

@@ -35,7 +35,7 @@ impl Shaper {
     }
 
     pub(crate) fn swaps_for_cpus(&self) -> Vec<(TaskId, TaskId)> {
-        let worst = self.slots.worst_active().map(|(rank, _)| rank);
+        let worst = self.slots.active_that_run().last().map(|(rank, _)| rank);
         let Some(worst) = worst.filter(|rank| !self.pinned.is_empty() && !rank.is_opportunistic())
         else {
             return Vec::new();

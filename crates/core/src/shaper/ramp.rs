@@ -19,15 +19,11 @@ impl Shaper {
 
     /// Memory that new tasks have yet to take. `resident`: the mean size of the tasks.
     pub(crate) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
-        let mut largest = None;
         let to_come = |task: &Task| {
             // What no cycle has read yet took the place of one that ended, or a new slot.
             let has = task.counts.last.and_then(|(_, last)| last.resident)?;
             let will_have = match task.job_key() {
-                Some(job) => self
-                    .jobs
-                    .large_resident(&job)
-                    .unwrap_or_else(|| *largest.get_or_insert_with(|| self.largest_resident())),
+                Some(job) => self.jobs.large_resident(&job).or(resident.max(Some(LEAST_SIZE)))?,
                 None => resident?,
             };
             Some(will_have.0.saturating_sub(has.0))
@@ -38,10 +34,12 @@ impl Shaper {
         Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
     }
 
-    /// What a task of a job of which nothing is known may take: as much as the largest one that runs.
-    pub(crate) fn largest_resident(&self) -> Bytes {
-        let peaks = self.tasks.values().filter_map(|task| task.counts.peak_resident);
-        peaks.max().unwrap_or_default().max(LEAST_SIZE)
+    /// What the first task of a job of `uid` may take: as much as the largest of the same user's tasks has. Those
+    /// of others say nothing of it, or one large task would keep all users from a slot.
+    pub(crate) fn largest_resident(&self, uid: Option<u32>) -> Bytes {
+        let own = self.tasks.values().filter(|task| task.uid == uid);
+        let sizes = own.filter_map(|task| task.counts.last.and_then(|(_, last)| last.resident));
+        sizes.max().unwrap_or_default().max(LEAST_SIZE)
     }
 
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
