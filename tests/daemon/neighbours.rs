@@ -42,7 +42,7 @@ fn weighs(daemon: &Daemon, expected: u64) {
 #[test]
 #[ignore = "needs root and cgroups"]
 fn passive_work_alone_is_behind_every_other_group() {
-    let mut daemon = Daemon::start("beside", &format!("{QUICK}slots.lend = false\n"));
+    let mut daemon = Daemon::start("beside", &format!("{QUICK}lend = false\n"));
     let sleeper = daemon.run(&[], &["cat"]);
     daemon.task_of(sleeper);
     let hog = daemon.run(&[], &HOG);
