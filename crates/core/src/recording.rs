@@ -10,17 +10,22 @@
 //! too, beside the record of the task. The encoding of recordings is not for people, by which
 //! [`BootTime`] tells it from a record: nothing is rounded.
 //!
+//! A file may say anything: what is read is no core before [`Shaper::disagreement`] found nothing. The rules
+//! take for granted that the sets and the table say the same, and some would go on for ever where they do not.
+//!
 //! Whoever adds a field to what is recorded gives it `#[serde(default)]`: the recordings of
 //! `tests/recordings` are those of earlier versions, and are read by every later one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::{TaskId, Ticket};
 use crate::rate::TaskRates;
 use crate::sample::TaskSample;
 use crate::shaper::Shaper;
+use crate::slots::{Seat, Slots};
 use crate::step::{Input, Step};
 use crate::task::{Attaching, Halt, Hold, Life, Task};
 use crate::units::{BootTime, Moment};
@@ -137,6 +142,97 @@ impl Unstored {
         task.counts.demand = self.demand;
         task.counts.lost = self.lost;
         task.counts.idle = self.idle;
+    }
+}
+
+/// The most active slots: no Linux has more CPUs, and the configuration allows fewer.
+const MOST_ACTIVE: u32 = 8192;
+
+/// The most passive slots, as in the configuration.
+const MOST_PASSIVE: u32 = 65_536;
+
+impl Shaper {
+    /// What in it contradicts itself, so that no core ever was so; in words. Of lists alone: a figure
+    /// that is wrong decides something else, and no more.
+    pub fn disagreement(&self) -> Option<&'static str> {
+        let mut slots = self.slots.emptied();
+        let mut orders = BTreeSet::new();
+        for (id, task) in &self.tasks {
+            slots.insert(task.seat, task.rank(), *id);
+            slots.halt(*id, task.halted.is_some());
+            orders.insert(task.order);
+        }
+        let used = self.tasks.values().filter_map(|task| match &task.life {
+            Life::Attaching(Attaching { used, .. }) => used.as_deref().map(|(id, _)| *id),
+            Life::Placed(_) | Life::Releasing(_) => None,
+        });
+        let mut promises: Vec<_> = used.chain(self.reservations.keys().copied()).collect();
+        let number = promises.len();
+        promises.sort_unstable();
+        promises.dedup();
+        for (id, reservation) in &self.reservations {
+            slots.reserve(reservation.tier, reservation.rank(), *id);
+            orders.insert(reservation.order);
+        }
+        let parked = &self.parking.parked;
+        let named = |id: &TaskId, task: &Task| *id == task.id;
+        let counters = &self.counters;
+        let is_new = |epoch: u32, number: u64, next: u64| epoch == counters.epoch && number >= next;
+        let mut ids = self.tasks.keys().chain(parked.keys());
+        let in_passive =
+            |id: &TaskId| self.tasks.get(id).is_some_and(|task| task.seat == Seat::Passive);
+        let found = [
+            (
+                self.tasks.iter().chain(&self.vacated).all(|(id, task)| named(id, task))
+                    && parked.iter().all(|(id, it)| named(id, &it.task)),
+                "a task is listed by the id of another",
+            ),
+            (
+                orders.len() == self.tasks.len() + self.reservations.len(),
+                "two tasks or reservations have the same place in the order",
+            ),
+            (slots == self.slots, "the slots have other tasks or reservations than there are"),
+            (promises.len() == number, "a reservation is used and is there all the same"),
+            (
+                parked.iter().all(|(id, it)| it.granted || !self.tasks.contains_key(id)),
+                "a request that waits in its group has a slot",
+            ),
+            (
+                self.queue.lists(self.waiters.iter().map(|(id, waiter)| waiter.place(*id))),
+                "the queue has other requests than those that wait",
+            ),
+            (self.loans.borrowers().iter().all(in_passive), "a task borrows that is not passive"),
+            (
+                !ids.any(|id| is_new(id.epoch, id.number, counters.next_task))
+                    && !promises
+                        .iter()
+                        .any(|id| is_new(id.epoch, id.number, counters.next_reservation))
+                    && orders.last().is_none_or(|last| last.0 < counters.next_order)
+                    && counters.next_task.max(counters.next_reservation).max(counters.next_order)
+                        < u64::MAX / 2,
+                "an id that is the next one is taken",
+            ),
+        ];
+        let wrong = found.into_iter().find(|(is_so, _)| !is_so).map(|(_, what)| what);
+        wrong.or_else(|| self.excess())
+    }
+
+    /// Which capacity is beyond what any node has: counts of what is wanted are bounded by them.
+    pub fn excess(&self) -> Option<&'static str> {
+        let Slots { active_capacity, passive_capacity, base, passive_max, .. } = self.slots;
+        if active_capacity > MOST_ACTIVE {
+            return Some("there are more than 8192 active slots");
+        }
+        // Tasks that are there keep their slots.
+        let passive = base.max(passive_max).max(passive_capacity);
+        (passive > MOST_PASSIVE.max(self.slots.passive_in_use()))
+            .then_some("there are more than 65536 passive slots")
+    }
+
+    /// Whether this request has been made and is under way: another one never has its ticket.
+    pub fn has_request(&self, ticket: Ticket) -> bool {
+        self.waiters.contains_key(&ticket)
+            || self.parking.parked.values().any(|parked| parked.ticket == Some(ticket))
     }
 }
 

@@ -77,7 +77,7 @@ impl Seat {
 }
 
 /// Capacities and holders of both tiers.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots {
     /// A.
     pub active_capacity: u32,
@@ -118,6 +118,12 @@ impl Slots {
             Tier::Active => &mut self.reserved_active,
             Tier::Passive => &mut self.reserved_passive,
         }
+    }
+
+    /// The same capacities with nobody in them.
+    pub(super) fn emptied(&self) -> Slots {
+        let Slots { active_capacity, passive_capacity, base, passive_max, .. } = *self;
+        Slots { active_capacity, passive_capacity, base, passive_max, ..Slots::default() }
     }
 
     /// Seats a task.

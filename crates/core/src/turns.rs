@@ -27,7 +27,7 @@ use crate::units::WallTime;
 pub(super) type Arrival = (WallTime, Ticket);
 
 /// Where a request is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub priority: Priority,
     /// The user of the task that it is going to be.
@@ -160,6 +160,24 @@ impl Turns {
     /// All, in the order in which they are served if none comes or leaves.
     pub fn order(&self) -> impl Iterator<Item = Arrival> {
         self.classes.values().flat_map(Class::order)
+    }
+
+    /// Whether these are listed and no others, and the first of each user is known.
+    pub fn lists(&self, places: impl Iterator<Item = Place>) -> bool {
+        let mut listed = BTreeSet::new();
+        for (Reverse(priority), class) in &self.classes {
+            let mut heads = BTreeSet::new();
+            for (uid, user) in &class.users {
+                let Some(head) = user.head(*uid) else { return false };
+                heads.insert(head);
+                let place = |arrival| Place { priority: *priority, uid: *uid, arrival };
+                listed.extend(user.waiting.iter().copied().map(place));
+            }
+            if heads.is_empty() || heads != class.heads {
+                return false;
+            }
+        }
+        listed == places.collect()
     }
 
     /// Grants so far.

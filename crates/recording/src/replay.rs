@@ -57,6 +57,7 @@ impl Player {
     pub fn play(&mut self, entry: &Entry) -> Result<Played, String> {
         match entry {
             Entry::Core(core, at) => {
+                agrees(core.disagreement())?;
                 self.core = Some(core.clone());
                 let policy = self.policy.clone();
                 let step = policy.map(|policy| self.handle(Input::Configure(policy), *at));
@@ -73,14 +74,25 @@ impl Player {
 
     fn handle(&mut self, input: Input, at: Moment) -> Result<Step, String> {
         let core = self.core.as_deref_mut().ok_or("an input comes before the core")?;
+        if let Input::Request { ticket, .. } | Input::Reserve { ticket, .. } = &input
+            && core.has_request(*ticket)
+        {
+            return Err(format!("request {} is made twice", ticket.0));
+        }
         let before = core.totals();
         self.figures.time(core, at.boot);
         // Sums of counters that no node has may be too large: in lrsd the kernel is their source.
         let step = catch_unwind(AssertUnwindSafe(|| core.handle(input, at)));
         let step = step.map_err(|_| "an input has figures that no node has".to_owned())?;
+        agrees(core.excess())?;
         self.figures.step(&before, core, &step);
         Ok(step)
     }
+}
+
+/// The rules take a state for granted that agrees with itself.
+fn agrees(wrong: Option<&str>) -> Result<(), String> {
+    wrong.map_or(Ok(()), |what| Err(format!("it is no state of LRS: {what}")))
 }
 
 fn is_settings(input: &Input) -> bool {

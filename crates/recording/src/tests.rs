@@ -198,3 +198,67 @@ fn figures_that_no_node_has_end_the_replay() {
     all.push(tick);
     assert_eq!(replay(&*file(&all), None).unwrap().inputs, 1);
 }
+
+/// A core with a running task, as a recording has it, with some bytes replaced by as many others.
+fn damaged(is: &[u8], becomes: &[u8]) -> Vec<u8> {
+    let mut core = encode(&entries(&["a"])[1]).unwrap();
+    let mut places = core.windows(is.len()).enumerate().filter(|(_, bytes)| *bytes == is);
+    let place = places.next().expect("it is in there").0;
+    core.splice(place..place + is.len(), becomes.iter().copied());
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file);
+    let tick = Decided { at: Moment::default(), input: Input::Tick, step: Step::default() };
+    for entry in [encode(&header()).unwrap(), core, encode(&Entry::Decided(tick.into())).unwrap()] {
+        writer.add(&entry).unwrap();
+    }
+    writer.flush().unwrap();
+    file
+}
+
+/// The encoding of a text and what follows it.
+fn text(text: &str, rest: &[u8]) -> Vec<u8> {
+    [&[0xa0 | text.len() as u8], text.as_bytes(), rest].concat()
+}
+
+#[test]
+fn a_core_that_contradicts_itself_or_is_too_large_is_not_played() {
+    let end = |bytes: Vec<u8>| replay(&*bytes, None).unwrap().end.unwrap();
+    let core = encode(&entries(&["a"])[1]).unwrap();
+    let Entry::Core(mut running, at) = decode(&core).unwrap() else { panic!("a core") };
+    let Entry::Decided(first) = entries(&["a"]).remove(2) else { panic!("a request") };
+    running.handle(first.input.clone(), at);
+    let whole = |core: &Shaper| Entry::Core(Box::new(core.clone()), at);
+    // The ticket of one that waits is made again.
+    let mut twice = vec![header(), whole(&running)];
+    for _ in 0..6 {
+        let mut input = first.input.clone();
+        if let Input::Request { patience, .. } = &mut input {
+            *patience = Some(lrs_core::state::Patience {
+                first_requested: at.wall,
+                deadline: None,
+                parks: false,
+            });
+        }
+        let step = running.handle(input.clone(), at);
+        twice.push(Entry::Decided(Box::new(Decided { at, input, step })));
+    }
+    let said = end(file(&twice));
+    assert!(said.contains("request 0 is made twice"), "{said}");
+    // Two CPUs: two active slots.
+    let many = [0xce, 0xff, 0xff, 0xff, 0xff];
+    let said = end(damaged(&text("active_capacity", &[2]), &text("active_capacity", &many)));
+    assert!(said.contains("it is no state of LRS: there are more than 8192 active"), "{said}");
+    let said = end(damaged(&text("passive_max", &[8]), &text("passive_max", &many)));
+    assert!(said.contains("it is no state of LRS: there are more than 65536 passive"), "{said}");
+    // A slot of a task that is not there.
+    let said =
+        end(damaged(&text("halted", &[0x90]), &text("halted", &[0x91, 0xa3, b'1', b'-', b'1'])));
+    assert!(said.contains("it is no state of LRS") || said.contains("damaged"), "{said}");
+    // As a setting a number that is too large ends it, before anybody asks for so many.
+    let policy = Policy { active: Some(9000), ..Policy::simulated() };
+    let input = Input::Configure(policy);
+    let step = running.handle(input.clone(), at);
+    let settings = Entry::Decided(Box::new(Decided { at, input, step }));
+    let said = end(file(&[header(), entries(&[])[1].clone(), settings]));
+    assert!(said.contains("more than 8192 active"), "{said}");
+}

@@ -186,6 +186,7 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
     let waits = shaper.expected_waits(at(1).boot);
     assert!(waits.len() <= queue.len() && waits.is_sorted());
     // The sets and the table say the same.
+    assert_eq!(shaper.disagreement(), None);
     let mut seats: BTreeMap<&str, u32> = BTreeMap::new();
     for (id, task) in shaper.tasks() {
         let seat = match task.seat {
