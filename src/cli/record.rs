@@ -2,7 +2,7 @@
 //!
 //! lrsd sends, and this side packs and writes: so lrsd writes no file, and without names nothing that has
 //! one ever reaches the disk. Where lrsd ends the recording goes on with the next one, with the state it has
-//! then. Only whole entries are written: what is left of a recording that was killed can be played.
+//! then; whatever else lrsd answers ends it. Only whole entries are written: what is left of a recording that was killed can be played.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,13 +10,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use lrs_recording::anonymous::Anonymous;
-use lrs_recording::{Writer, decode, encode};
+use lrs_recording::{MOST_ENTRY, Writer, decode, encode};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::args::RecordArgs;
 use super::client::{self, Lrsd, in_time};
-use super::failure::{Failure, Purpose, from_status};
+use super::failure::{Exit, Failure, Purpose, from_status};
 use super::output::{printable, say};
 use super::values::DECIDING;
 use crate::config::Config;
@@ -26,11 +26,18 @@ use crate::proto;
 /// The most bytes that a recording has as a file.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Between two attempts to reach an lrsd that ended.
+/// Before the first attempt to reach an lrsd that ended; before each further one twice as long, up to
+/// [`AGAIN_MOST`].
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// The longest time between two attempts.
+const AGAIN_MOST: Duration = Duration::from_secs(5);
 
 /// At the latest what is recorded is in the file.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
+
+/// Why most recordings end.
+const OVER: &str = "its time was over";
 
 /// Why a recording ends before its time.
 enum Ended {
@@ -96,6 +103,11 @@ fn not_written(args: &RecordArgs, error: &io::Error) -> Failure {
         .hint("name a file that is not there yet, in a directory with room")
 }
 
+/// Whether there is no daemon that could answer: it may come back.
+fn is_away(failure: &Failure) -> bool {
+    matches!(failure, Failure::Message { exit: Exit::Unreachable, .. })
+}
+
 fn no_signals(error: io::Error) -> Failure {
     Failure::failed(format!("cannot wait for signals: {error}"))
 }
@@ -116,24 +128,38 @@ struct Recording<'a> {
 impl Recording<'_> {
     /// Until it is over; answers why.
     async fn follow(&mut self, lrsd: &Lrsd, first: Opened) -> Result<String, Failure> {
-        let mut opened = Some(first);
+        let mut opened = Ok(first);
+        let mut again = AGAIN;
         let why = loop {
-            match opened.take() {
-                Some(opened) => match self.read(opened).await? {
-                    Ended::Over(why) => break why,
-                    Ended::Daemon => {
-                        self.add(Entry::End("lrsd ended".to_owned()))?;
-                        say(format_args!(
-                            "lrsctl: lrsd ended; the recording goes on once it is back"
-                        ));
-                    }
-                },
-                None => {
-                    if let Some(why) = self.pause(sleep(AGAIN)).await.err() {
-                        break why;
-                    }
-                    opened = timeout_at(self.until, open(lrsd)).await.ok().and_then(Result::ok);
+            let ended = match opened {
+                Ok(opened) => {
+                    again = AGAIN;
+                    self.read(opened).await
                 }
+                Err(failure) => Err(failure),
+            };
+            match ended {
+                Ok(Ended::Over(why)) => break why,
+                Ok(Ended::Daemon) => {
+                    self.add(Entry::End("lrsd ended".to_owned()))?;
+                    say(format_args!("lrsctl: lrsd ended; the recording goes on once it is back"));
+                }
+                Err(failure) if is_away(&failure) => {}
+                Err(failure) => {
+                    self.add(Entry::End("lrsctl record failed".to_owned()))?;
+                    return Err(failure);
+                }
+            }
+            if let Some(why) = self.pause(sleep(again)).await.err() {
+                break why;
+            }
+            again = (again * 2).min(AGAIN_MOST);
+            opened = match timeout_at(self.until, open(lrsd)).await {
+                Ok(opened) => opened,
+                Err(_) => break OVER.to_owned(),
+            };
+            if opened.is_ok() {
+                say(format_args!("lrsctl: lrsd is back"));
             }
         };
         self.add(Entry::End(why.clone()))?;
@@ -146,7 +172,7 @@ impl Recording<'_> {
             done = what => Ok(done),
             _ = self.interrupt.recv() => Err("it was ended with Ctrl-C".to_owned()),
             _ = self.terminate.recv() => Err("it was ended by SIGTERM".to_owned()),
-            () = tokio::time::sleep_until(self.until) => Err("its time was over".to_owned()),
+            () = tokio::time::sleep_until(self.until) => Err(OVER.to_owned()),
         }
     }
 
@@ -156,10 +182,21 @@ impl Recording<'_> {
         loop {
             let piece = match self.pause(stream.message()).await {
                 Err(why) => return Ok(Ended::Over(why)),
-                Ok(Err(_) | Ok(None)) => return Ok(Ended::Daemon),
+                Ok(Ok(None)) => return Ok(Ended::Daemon),
+                Ok(Err(status)) => {
+                    let failure = from_status(&status, Purpose::Other);
+                    return if is_away(&failure) { Ok(Ended::Daemon) } else { Err(failure) };
+                }
                 Ok(Ok(Some(piece))) => piece,
             };
             entry.extend_from_slice(&piece.data);
+            // A replay reads no more, and a client keeps no more.
+            if entry.len() as u64 >= MOST_ENTRY {
+                return Err(Failure::failed(
+                    "what lrsd sent is too large for a recording: 64 MiB or more in one entry",
+                )
+                .hint("record while fewer tasks are on the node"));
+            }
             if !piece.whole {
                 continue;
             }
