@@ -7,6 +7,7 @@ use std::path::Path;
 use lrs_recording::figures::Figures;
 use lrs_recording::replay::{Difference, Report, replay};
 use lrs_recording::{Bad, Reader};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::args::ReplayArgs;
 use super::failure::Failure;
@@ -17,6 +18,9 @@ use crate::config::{Absent, Config};
 use crate::core::recording::Entry;
 use crate::core::state::Policy;
 use crate::executor::settings::policy;
+
+/// The most memory of a replay, in bytes: several times what the core of 20,000 tasks takes.
+const MOST_MEMORY: u64 = 2 << 30;
 
 /// What a comparison of settings cannot say.
 const UNKNOWN: &str = "What cannot be known: up to the first difference the inputs are what really happened. \
@@ -30,6 +34,13 @@ pub(super) fn play(args: &ReplayArgs, times: &Times, out: &mut Output) -> Result
         return Err(Failure::usage("replay has no JSON")
             .hint("the recording itself is zstd and MessagePack, which many tools read"));
     }
+    // A small file can unpack to values that take a hundred times its bytes, and no reader of them has a
+    // limit: the kernel ends a replay that wants more, with "memory allocation failed" from Rust.
+    let most = Rlimit { current: Some(MOST_MEMORY), maximum: getrlimit(Resource::As).maximum };
+    setrlimit(Resource::As, most).map_err(|error| {
+        Failure::failed(format!("setrlimit(RLIMIT_AS) to {MOST_MEMORY} bytes failed: {error}"))
+            .hint("a lower limit is set (`ulimit -v`): raise it to 2 GiB")
+    })?;
     let other = other_settings(args)?;
     let report = replay(open(&args.file)?, other).map_err(|error| bad(&args.file, &error))?;
     let is_compared = !args.set.is_empty() || args.config.is_some();
