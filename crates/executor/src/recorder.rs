@@ -1,9 +1,9 @@
 //! Records what the core decides, for a client that asked for it: each input and its step as they are,
 //! into a queue that the loop never waits for.
 //!
-//! The queue is bounded by what is in it, [`ROOM`] KiB by [`Decided::weight`]: where whoever writes it out is
+//! The queue is bounded by what is in it, about [`ROOM`] KiB by [`Decided::weight`]: where whoever writes it out is
 //! behind, the recording ends with a sentence rather than with a gap, since nothing can be played
-//! beyond one. The state at its beginning comes beside that; to copy it takes about a millisecond for each thousand tasks.
+//! beyond one. The state at its beginning comes beside that; to copy it takes longer the more tasks there are.
 //! While no client records a step costs one comparison.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use lrs_core::shaper::Shaper;
 use lrs_core::step::{Input, Step};
 use lrs_core::units::Moment;
 
-/// KiB that may wait to be written.
+/// KiB that may wait to be written, as the weights estimate them.
 const ROOM: u32 = 16 << 10;
 
 /// An entry, and the room that it takes until it is dropped.
