@@ -120,7 +120,7 @@ impl Slots {
         }
     }
 
-    /// The same capacities with nobody in them.
+    /// The same capacities, with no task in them.
     pub(super) fn emptied(&self) -> Slots {
         let Slots { active_capacity, passive_capacity, base, passive_max, .. } = *self;
         Slots { active_capacity, passive_capacity, base, passive_max, ..Slots::default() }

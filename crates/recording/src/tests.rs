@@ -242,23 +242,23 @@ fn a_core_that_contradicts_itself_or_is_too_large_is_not_played() {
         let step = running.handle(input.clone(), at);
         twice.push(Entry::Decided(Box::new(Decided { at, input, step })));
     }
-    let said = end(file(&twice));
-    assert!(said.contains("request 0 is made twice"), "{said}");
+    let line = end(file(&twice));
+    assert!(line.contains("request 0 is made twice"), "{line}");
     // Two CPUs: two active slots.
     let many = [0xce, 0xff, 0xff, 0xff, 0xff];
-    let said = end(damaged(&text("active_capacity", &[2]), &text("active_capacity", &many)));
-    assert!(said.contains("it is no state of LRS: there are more than 8192 active"), "{said}");
-    let said = end(damaged(&text("passive_max", &[8]), &text("passive_max", &many)));
-    assert!(said.contains("it is no state of LRS: there are more than 65536 passive"), "{said}");
+    let line = end(damaged(&text("active_capacity", &[2]), &text("active_capacity", &many)));
+    assert!(line.contains("it is no state of LRS: there are more than 8192 active"), "{line}");
+    let line = end(damaged(&text("passive_max", &[8]), &text("passive_max", &many)));
+    assert!(line.contains("it is no state of LRS: there are more than 65536 passive"), "{line}");
     // A slot of a task that is not there.
-    let said =
+    let line =
         end(damaged(&text("halted", &[0x90]), &text("halted", &[0x91, 0xa3, b'1', b'-', b'1'])));
-    assert!(said.contains("it is no state of LRS") || said.contains("damaged"), "{said}");
+    assert!(line.contains("it is no state of LRS") || line.contains("damaged"), "{line}");
     // As a setting a number that is too large ends it, before anybody asks for so many.
     let policy = Policy { active: Some(9000), ..Policy::simulated() };
     let input = Input::Configure(policy);
     let step = running.handle(input.clone(), at);
     let settings = Entry::Decided(Box::new(Decided { at, input, step }));
-    let said = end(file(&[header(), entries(&[])[1].clone(), settings]));
-    assert!(said.contains("more than 8192 active"), "{said}");
+    let line = end(file(&[header(), entries(&[])[1].clone(), settings]));
+    assert!(line.contains("more than 8192 active"), "{line}");
 }
