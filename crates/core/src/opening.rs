@@ -61,6 +61,7 @@ pub(super) struct Opening {
     /// Jobs without ended tasks, of which those that run wait.
     waiting_jobs: BTreeSet<JobKey>,
     /// The same, of which they compute.
+    #[serde(default)]
     computing_jobs: BTreeSet<JobKey>,
     /// A cycle is under way.
     pub(super) in_cycle: bool,
