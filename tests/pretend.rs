@@ -41,6 +41,36 @@ fn tasks_run_and_are_promoted_with_their_statuses() {
 }
 
 #[test]
+fn what_is_expected_of_a_task_is_marked() {
+    // No reading measures them meanwhile.
+    let mut daemon = pretending("daemon.sample_period = \"30s\"\n");
+    let hinted = |of: &serde_json::Value| (of["class"].clone(), of["hinted"].clone());
+    let first = daemon.run(&["--class", "io", "--job", "reads"], &["cat"]);
+    assert_eq!(hinted(&daemon.task_of(first)), ("io".into(), true.into()));
+    let second = daemon.run(&["--job", "plain"], &["cat"]);
+    assert_eq!(hinted(&daemon.task_of(second)), ("unknown".into(), false.into()));
+    let third = daemon.run(&["--wait", "--rate=0.5", "--job", "waits"], &["cat"]);
+    let json = |daemon: &Daemon, of: &str| -> serde_json::Value {
+        serde_json::from_str(&daemon.ok(&["--json", of])).unwrap()
+    };
+    daemon.eventually("the third waits", |daemon| {
+        let queue = json(daemon, "queue");
+        let waits = queue.as_array()?.first()?.clone();
+        (hinted(&waits) == ("moderate".into(), true.into())).then_some(())
+    });
+    assert!(daemon.ok(&["queue"]).contains("moderate?"));
+    assert!(daemon.ok(&["tasks"]).contains("io?"));
+    let jobs = json(&daemon, "jobs");
+    let job = |name: &str| jobs.as_array().unwrap().iter().find(|job| job["job"] == name).unwrap();
+    assert_eq!(hinted(job("reads")), ("io".into(), true.into()));
+    assert_eq!(hinted(job("waits")), ("moderate".into(), true.into()));
+    assert_eq!(hinted(job("plain")), ("unknown".into(), false.into()));
+    daemon.refused(&["run", "--class", "io", "--rate", "0.1", "--", "true"], 2, "cannot be used");
+    daemon.refused(&["run", "--rate", "1.5", "--", "true"], 2, "0 to 1");
+    [first, second, third].into_iter().for_each(|task| daemon.finish(task));
+}
+
+#[test]
 fn why_says_what_happened_of_late_and_to_a_job() {
     let mut daemon = pretending("");
     for (job, exit) in [("day", 0), ("day", 1), ("night", 0)] {

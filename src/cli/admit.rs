@@ -161,6 +161,7 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         job: args.job.clone(),
         kind: args.kind.clone(),
         group: args.group.clone(),
+        hinted_rate: args.hint.rate(),
         priority: args.priority,
         reservation: args.reservation.clone(),
         in_place,

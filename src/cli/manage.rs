@@ -65,6 +65,7 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
         job: args.job,
         kind: args.kind,
         group: args.group,
+        hinted_rate: args.hint.rate(),
         priority: args.priority,
         ttl_ms: args.ttl.map(millis),
         wait_ms: match args.wait {

@@ -135,6 +135,7 @@ fn since_then(now: &[proto::Job], tasks: &[proto::EndedTask]) -> Vec<proto::Job>
                 uid,
                 running: as_now.map_or(0, |job| job.running),
                 class: as_now.map_or(proto::Class::Unknown.into(), |job| job.class),
+                hinted: as_now.is_some_and(|job| job.hinted),
                 group: tasks.iter().rev().find_map(|task| task.group.clone()),
                 finished: tasks.len() as u64,
                 failed: tasks.iter().filter(|task| has_failed(task)).count() as u64,

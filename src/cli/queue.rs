@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lrs_api::client::{Connection, every_page};
+use lrs_api::words;
 pub(super) use lrs_api::words::queued_title as title;
 use tonic::Status;
 
@@ -135,8 +136,13 @@ fn table(queue: &[Queued], now: WallTime, width: usize) -> Columns {
         ("REASON", Column::Text),
         ("LIMIT", Column::Figure),
         ("NAME", Column::Elastic(8)),
+        ("CLASS", Column::Text),
     ];
-    let shown = |index: &usize| width >= WIDE || NARROW.contains(index);
+    let hinted = queue.iter().any(|one| one.hinted);
+    let shown = |index: &usize| match index {
+        9 => hinted,
+        index => width >= WIDE || NARROW.contains(index),
+    };
     let shown: Vec<usize> = (0..columns.len()).filter(shown).collect();
     let mut users = BTreeMap::new();
     let mut table = Columns::new(&shown.iter().map(|index| columns[*index]).collect::<Vec<_>>());
@@ -157,6 +163,7 @@ fn table(queue: &[Queued], now: WallTime, width: usize) -> Columns {
             reason,
             one.expires_at.as_ref().map_or_else(|| "-".to_owned(), |at| until(wall_time(at), now)),
             title(one),
+            if one.hinted { words::class(one.class, true) } else { "-".to_owned() },
         ];
         table.row(shown.iter().map(|index| std::mem::take(&mut cells[*index])).collect());
     }

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
 
@@ -46,6 +47,21 @@ impl FromStr for Since {
             "expected the number of an event, or how long ago: 500ms, 10s, 5m, 2h, 1d".to_owned()
         })
     }
+}
+
+/// The rate that a class is expected to have: the middle of its range with the settings as they are shipped.
+pub(crate) fn class_rate() -> impl TypedValueParser<Value = f64> {
+    PossibleValuesParser::new(["io", "moderate", "cpu"]).map(|class| match &*class {
+        "io" => 0.1,
+        "moderate" => 0.5,
+        _ => 0.9,
+    })
+}
+
+/// A computing rate.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
+    rate.ok_or_else(|| "expected a computing rate, 0 to 1".to_owned())
 }
 
 /// A duration as people write it: `500ms`, `10s`, `1.5m`, `2h`, `1d`. Only 0 may go without

@@ -104,7 +104,7 @@ fn matches(rule: &Rule, subject: &mut impl Subject) -> Option<(Labels, Option<St
     }
     let made = |template: &Option<Template>| fill(template.as_ref()?, &caught);
     let (name, job, kind) = (made(&rule.id), made(&rule.job), made(&rule.kind));
-    let labels = Labels { name, job, kind, group: None, command: None };
+    let labels = Labels { name, job, kind, ..Labels::default() };
     Some((labels, group))
 }
 

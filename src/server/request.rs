@@ -12,6 +12,7 @@ use crate::command::{
     QueueMark, QueuePage, QueueRequest, ReserveRequest, Subject, Wait,
 };
 use crate::core::event::{Change, EventKind};
+use crate::core::hint::Hint as Expected;
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};
 use crate::core::state::Lease;
 use crate::core::step::Ticket;
@@ -65,6 +66,7 @@ fn admit_subject(
             kind: label("kind", request.kind)?,
             group: label("group", request.group)?,
             command: command(request.command)?,
+            hint: hinted(request.hinted_rate)?,
         },
         priority: request.priority.map(Priority),
         reservation: request.reservation.as_deref().map(reservation_id).transpose()?,
@@ -199,6 +201,7 @@ pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, Command
             kind: label("kind", request.kind)?,
             group: label("group", request.group)?,
             command: None,
+            hint: hinted(request.hinted_rate)?,
         },
         priority: Priority(request.priority),
         lease: Lease {
@@ -233,6 +236,10 @@ fn command(text: Option<String>) -> Result<Option<Label>, CommandError> {
         }
         None => label("command", text),
     }
+}
+
+fn hinted(value: Option<f64>) -> Result<Option<Expected>, CommandError> {
+    Ok(rate("hinted_rate", value)?.map(Expected::new))
 }
 
 /// A rate, 0..=1.

@@ -574,6 +574,7 @@ fn placed() -> Task {
         kind: label("map"),
         group: label("g"),
         command: None,
+        hint: None,
     };
     Task {
         labels,

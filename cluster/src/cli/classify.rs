@@ -22,6 +22,10 @@ pub(super) struct ClassifyArgs {
     /// The version of Java that runs the job: which files of a multi-release jar count
     #[arg(long, value_name = "VERSION", default_value_t = 17)]
     java: u32,
+    /// Print the rate of the one class as an option of `lrsctl run`, or nothing where none is predicted:
+    /// lrsctl run $(lrs-place classify app.jar --class Words --job-hint) -- CMD
+    #[arg(long, conflicts_with = "json")]
+    job_hint: bool,
     /// Print data as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -55,6 +59,9 @@ pub(super) fn classify(args: &ClassifyArgs, out: &mut Output) -> Result<(), Fail
     }
     let program = Program::new(job, libraries);
     let programs = program.predict(args.class.as_deref()).map_err(failed)?;
+    if args.job_hint && !programs.is_empty() {
+        return job_hint(&programs, out);
+    }
     if out.is_json() {
         let jar = args.jar.to_string_lossy().into_owned();
         out.json(&Classified { jar, programs: &programs, skipped: &program.skipped })?;
@@ -86,6 +93,22 @@ pub(super) fn classify(args: &ClassifyArgs, out: &mut Output) -> Result<(), Fail
         .hint("--class-path names the jar that has it"),
         None => Failure::failed(failure),
     })
+}
+
+fn job_hint(programs: &[Predicted], out: &mut Output) -> Result<(), Failure> {
+    let [program] = programs else {
+        let count = programs.len();
+        return Err(Failure::failed(format!("{count} classes are map or reduce classes"))
+            .hint("a hint is of one: --class names it"));
+    };
+    match program.assumed_computing_rate {
+        Some(rate) => out.line(format_args!("--rate={rate}")),
+        None => {
+            let note = program.note.as_deref().unwrap_or("too little is known");
+            say(format_args!("lrs-place: no hint of {}: {note}", program.class));
+            Ok(())
+        }
+    }
 }
 
 fn show(programs: &[Predicted], out: &mut Output) -> Result<(), Failure> {

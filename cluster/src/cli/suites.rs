@@ -20,7 +20,7 @@ use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use lrs_place::simulation::bars::bars;
 use lrs_place::simulation::figures::NAMES;
-use lrs_place::simulation::queue::{self, QueueArguments};
+use lrs_place::simulation::queue::QueueArguments;
 use lrs_place::simulation::report::{self, csv, json};
 use lrs_place::simulation::run::Refused;
 use lrs_place::simulation::runs::{Runs, Values};
@@ -100,7 +100,7 @@ pub(super) fn simulate(args: &SimulateArgs, out: &mut Output) -> Result<(), Fail
 
 /// `lrs-place queue`
 pub(super) fn queue(args: &QueueArguments, out: &mut Output) -> Result<(), Failure> {
-    out.line(queue::head())?;
+    out.line(args.head())?;
     args.rows().try_for_each(|row| out.line(row))
 }
 

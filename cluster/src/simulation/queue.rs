@@ -16,14 +16,17 @@ use std::time::Duration;
 use clap::Args;
 use fastrand::Rng;
 use lrs_config::{Auto, Config};
+use lrs_core::hint::Hint;
 use lrs_core::model::{Label, Labels};
 use lrs_core::order::QueueOrder;
 use lrs_core::probe::Formula;
-use lrs_core::units::Pid;
+use lrs_core::units::{Pid, Share};
 use lrs_sim::load::Load;
 use lrs_sim::node::{Hardware, Node};
 use lrs_sim::pretend::{BOOT, HOME, Machine};
 use lrs_sim::tree::ROOT;
+
+use crate::simulation::spread::Spread;
 
 /// Slots a core that LRS is compared with.
 pub const STATIC: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0];
@@ -42,11 +45,18 @@ pub struct Way {
     pub order: QueueOrder,
     /// Cycles follow the tasks.
     pub follows: bool,
+    /// Jobs have an admin's hints, and those of this share of them are wrong: 1 less the rate.
+    pub hints_wrong: Option<f64>,
 }
 
 /// As it is shipped.
-pub const SHIPPED: Way =
-    Way { name: "LRS", formula: Formula::Probe, order: QueueOrder::Fit, follows: false };
+pub const SHIPPED: Way = Way {
+    name: "LRS",
+    formula: Formula::Probe,
+    order: QueueOrder::Fit,
+    follows: false,
+    hints_wrong: None,
+};
 
 /// Those that are compared.
 pub const WAYS: [Way; 4] = [
@@ -79,11 +89,19 @@ pub struct QueueArguments {
     /// Seed of the first queue; the others have the next ones
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What hints of the rates of jobs change, right ones and wrong ones: medians with their intervals
+    #[arg(long)]
+    hints: bool,
 }
 
 impl QueueArguments {
+    /// The head of the table, in Markdown.
+    pub fn head(&self) -> String {
+        if self.hints { hints_head() } else { head() }
+    }
+
     /// The rows of the table, each once it is known.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+    pub fn rows(&self) -> impl Iterator<Item = String> + '_ {
         let settings = self.cpus.iter().flat_map(move |cpus| {
             [DEEP, 1].into_iter().flat_map(move |channels| {
                 [false, true].map(|interleaved| Setting {
@@ -94,7 +112,10 @@ impl QueueArguments {
                 })
             })
         });
-        settings.map(|setting| compare(setting, self.seed, self.rounds))
+        settings.map(|setting| match self.hints {
+            true => hints(setting, self.seed, self.rounds),
+            false => compare(setting, self.seed, self.rounds).to_string(),
+        })
     }
 }
 
@@ -115,6 +136,15 @@ pub struct Setting {
     pub interleaved: bool,
     /// Tasks take 0.5 to 3 s alone; else 5 to 30 s.
     pub short: bool,
+}
+
+impl Setting {
+    /// The first cells of a row.
+    fn cells(self) -> String {
+        let disk = if self.channels == 1 { "serial" } else { "deep" };
+        let jobs = if self.interleaved { "interleaved" } else { "one after another" };
+        format!("| {} | {disk} | {jobs} |", self.cpus)
+    }
 }
 
 /// A task of a queue.
@@ -203,7 +233,8 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, way: Way) -> Took {
         let process = machine.world().start_in(HOME, 0);
         // Three letters and a digit are a label.
         let job = Label::new(&format!("job{}", task.job)).ok();
-        let labels = Labels { job, ..Labels::default() };
+        let hint = hint(task, way).map(Hint::new);
+        let labels = Labels { job, hint, ..Labels::default() };
         waiting.push((machine.admit(process, labels, None), process, task.load));
     }
     machine.finish_all();
@@ -220,6 +251,65 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, way: Way) -> Took {
         ends.add(&ended, machine.now().boot.0);
     }
     ends.took()
+}
+
+/// The rate that is expected of a task. The first jobs have the wrong ones; their rates are random.
+fn hint(task: &Queued, way: Way) -> Option<Share> {
+    let disk = f64::from(task.load.requests) * REQUEST.as_secs_f64();
+    let rate = 1.0 - disk / (f64::from(REQUESTS) * REQUEST.as_secs_f64());
+    let is_wrong = (task.job as f64) < way.hints_wrong? * JOBS as f64;
+    Some(Share::clamped(if is_wrong { 1.0 - rate } else { rate }))
+}
+
+/// Shares of jobs with a wrong hint that are compared.
+const WRONG: [f64; 4] = [0.0, 0.25, 0.5, 1.0];
+
+/// What is compared of a queue: the name of the figure, and how it is had.
+const FIGURES: [(&str, fn(&Took) -> f64); 2] =
+    [("makespan", |took| took.makespan), ("mean response", |took| took.response)];
+
+/// The head of the table of [`hints`].
+fn hints_head() -> String {
+    let wrong: Vec<String> = WRONG.iter().map(|wrong| format!(" {} % |", wrong * 100.0)).collect();
+    format!(
+        "| CPUs | disk | jobs | order | ratio of |{}\n|{}",
+        wrong.concat(),
+        "---|".repeat(WRONG.len() + 5)
+    )
+}
+
+/// Rows: each figure with hints over the same without hints, queue by queue, as median and interval.
+fn hints(setting: Setting, seed: u64, rounds: u64) -> String {
+    let mut rows = Vec::new();
+    for (order, way) in [("fit", WAYS[0]), ("complement", WAYS[1])] {
+        let mut took = [const { Vec::new() }; WRONG.len()];
+        for seed in seed..seed + rounds {
+            let queue = random(seed, setting);
+            let without = with_lrs(&queue, setting, way);
+            for (took, wrong) in took.iter_mut().zip(WRONG) {
+                let way = Way { hints_wrong: Some(wrong), ..way };
+                took.push((with_lrs(&queue, setting, way), without));
+            }
+        }
+        for (name, figure) in FIGURES {
+            let cells = took.iter().map(|took| {
+                let ratio = |(with, without): &(Took, Took)| figure(with) / figure(without);
+                let spread = Spread::of(&took.iter().map(ratio).collect::<Vec<_>>());
+                spread.map_or_else(String::new, |spread| match spread.interval() {
+                    None => format!(" {:.2} |", spread.median),
+                    Some(in_it) => format!(
+                        " {:.2} ({:.2} to {:.2}) |",
+                        spread.median,
+                        in_it.start(),
+                        in_it.end()
+                    ),
+                })
+            });
+            let cells: String = cells.collect();
+            rows.push(format!("{} {order} | {name} |{cells}", setting.cells()));
+        }
+    }
+    rows.join("\n")
 }
 
 /// Means over many queues of one setting, each a ratio to the same queue with two slots a core.
@@ -271,7 +361,7 @@ impl Mean {
 }
 
 /// The head of a table of [`Row`]s, in Markdown.
-pub fn head() -> String {
+fn head() -> String {
     let fixed: Vec<String> = STATIC.iter().map(|a_core| format!(" {a_core} |")).collect();
     let ways: Vec<String> = WAYS.iter().map(|way| format!(" {} |", way.name)).collect();
     let dashes = "---|".repeat(STATIC.len() + WAYS.len() + 4);
@@ -280,17 +370,15 @@ pub fn head() -> String {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setting { cpus, channels, interleaved, .. } = self.setting;
-        let disk = if channels == 1 { "serial" } else { "deep" };
-        let jobs = if interleaved { "interleaved" } else { "one after another" };
         let line = |f: &mut fmt::Formatter<'_>, what: &str, value: fn(&Took) -> f64| {
-            write!(f, "| {cpus} | {disk} | {jobs} | {what} |")?;
+            write!(f, "{} {what} |", self.setting.cells())?;
             let all = self.lrs.iter().chain(&self.fixed);
             all.map(value).try_for_each(|ratio| write!(f, " {ratio:.2} |"))
         };
-        line(f, "makespan", |took| took.makespan)?;
+        let [(makespan, of_makespan), (response, of_response)] = FIGURES;
+        line(f, makespan, of_makespan)?;
         writeln!(f)?;
-        line(f, "mean response", |took| took.response)
+        line(f, response, of_response)
     }
 }
 

@@ -260,8 +260,8 @@ impl<'a> Run<'a> {
     fn arrive(&mut self) {
         let Some(arrival) = self.next else { return };
         let class = &self.scenario.job[arrival.class];
-        let work = if class.maps > 0 { class.map } else { class.reduce };
-        let rate = self.scenario.rates_known.then(|| Share::clamped(work.computing));
+        let known = || self.scenario.rates_known.then(|| Share::clamped(class.rate()));
+        let rate = arrival.hint.or_else(known);
         let priority = Priority(class.priority);
         let (name, group, arrived) = (String::new(), arrival.group, arrival.at);
         let new = NewJob { name, group, priority, rate, arrived };
@@ -389,6 +389,7 @@ impl<'a> Run<'a> {
         machine.start(Start {
             task: choice.task,
             job: live.arrival.serial,
+            hint: live.arrival.hint,
             priority: self.cluster[task.job].priority,
             todo: self.todo[choice.task.number()],
             memory: self.cluster[choice.task].demand.memory_bytes as u64,

@@ -51,6 +51,9 @@ pub struct Scenario {
     pub arrivals: Arrivals,
     /// Whether the computing rate of a job is known when it arrives.
     pub rates_known: bool,
+    /// Jobs come with hinted rates, for the policy and for nodes with LRS, each until it is measured; of this
+    /// share of the jobs the hint is wrong: 1 less the rate.
+    pub hints_wrong: Option<f64>,
     /// The jobs.
     pub job: Vec<Class>,
     /// Tasks that take longer than their like.
@@ -83,6 +86,7 @@ impl Default for Scenario {
             groups: Vec::new(),
             arrivals: Arrivals::default(),
             rates_known: false,
+            hints_wrong: None,
             job: Vec::new(),
             stragglers: Stragglers::default(),
             failures: None,
@@ -173,6 +177,11 @@ pub struct Class {
 }
 
 impl Class {
+    /// The computing rate of its first tasks.
+    pub fn rate(&self) -> f64 {
+        if self.maps > 0 { self.map.computing } else { self.reduce.computing }
+    }
+
     /// Tasks of all of its jobs.
     pub fn tasks(&self) -> u64 {
         u64::from(self.jobs).saturating_mul(u64::from(self.maps) + u64::from(self.reduces))
@@ -295,6 +304,7 @@ impl Scenario {
         number("replicas", f64::from(self.replicas), 1.0, self.nodes.count as f64);
         number("heartbeat_seconds", self.heartbeat_seconds, 0.001, long);
         number("arrivals.mean_seconds", self.arrivals.mean_seconds, 0.0, long);
+        number("hints_wrong", self.hints_wrong.unwrap_or(0.0), 0.0, 1.0);
         number("stragglers.share", self.stragglers.share, 0.0, 1.0);
         number("stragglers.factor", self.stragglers.factor, 0.0, long);
         for (index, class) in self.job.iter().enumerate() {

@@ -5,12 +5,13 @@
 //! offers at its next heartbeat. Settings are those that are shipped.
 //!
 //! Limits: those of [`lrs_sim::node`]. A job's rate is measured by the core for itself; the cluster's
-//! policy is given what the workload says.
+//! policy is given what the workload says. A hint is an admin's.
 
 use std::time::Duration;
 
 use lrs_api::proto;
 use lrs_config::{Auto, Config};
+use lrs_core::hint::Hint;
 use lrs_core::model::{Label, Labels};
 use lrs_core::units::{MemoryAmount, Pid, Share};
 use lrs_sim::load::Load;
@@ -50,7 +51,7 @@ impl Shaped {
         self.tasks.push((process.pid, start.task));
         // Letters and digits are a label.
         let job = Label::new(&format!("job{}", start.job)).ok();
-        let labels = Labels { job, ..Labels::default() };
+        let labels = Labels { job, hint: start.hint.map(Hint::new), ..Labels::default() };
         let answer = self.machine.admit(process, labels, Some(start.priority));
         self.asked.push((answer, process.pid, load(&start), start.ready));
         self.machine.finish_all();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::placement::cluster::TaskId;
 use lrs_core::model::Priority;
-use lrs_core::units::{Pid, WallTime};
+use lrs_core::units::{Pid, Share, WallTime};
 
 use crate::simulation::nodes::{Nodes, REQUEST};
 use crate::simulation::workload::Todo;
@@ -27,6 +27,8 @@ pub struct Start {
     pub task: TaskId,
     /// Tells jobs apart.
     pub job: u64,
+    /// The rate that is expected of it.
+    pub hint: Option<Share>,
     /// The job's.
     pub priority: Priority,
     /// What it does.

@@ -321,7 +321,7 @@ fn the_suites_that_are_shipped_can_be_run() {
         ($($file:literal)*) => {[$(($file, include_str!(concat!("../../suites/", $file)))),*]};
     }
     for (file, text) in suites! {
-        "million.toml" "cross.toml" "solver.toml" "preempt.toml" "failures.toml" "memory.toml" "tables/delay.toml" "tables/lsap.toml"
+        "million.toml" "cross.toml" "solver.toml" "preempt.toml" "failures.toml" "memory.toml" "hints.toml" "tables/delay.toml" "tables/lsap.toml"
         "tables/wco.toml" "tables/layering.toml" "tables/lrs.toml" "tables/dla.toml"
     } {
         let suite = Suite::parse(text).unwrap_or_else(|wrong| panic!("{file}: {wrong}"));

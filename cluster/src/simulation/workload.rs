@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::placement::cluster::{Cluster, GroupId, NodeId, RackId};
 use crate::placement::input::Kind;
 use crate::placement::live::NewTask;
+use lrs_core::units::Share;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, LogNormal};
@@ -43,6 +44,8 @@ pub struct Arrival {
     pub group: GroupId,
     /// When.
     pub at: Duration,
+    /// The rate that it comes with, right or wrong.
+    pub hint: Option<Share>,
 }
 
 /// The jobs of a round, one after the other.
@@ -139,7 +142,15 @@ impl<'a> Workload<'a> {
             cluster.groups().nth((self.turn - 1) % cluster.groups().count().max(1))
         })?;
         self.serial += 1;
-        Some(Arrival { serial: self.serial - 1, class, group, at: self.at })
+        let (serial, at) = (self.serial - 1, self.at);
+        Some(Arrival { serial, class, group, at, hint: self.hint(serial, class) })
+    }
+
+    fn hint(&self, serial: u64, class: usize) -> Option<Share> {
+        let wrong = self.scenario.hints_wrong?;
+        let rate = self.scenario.job[class].rate();
+        let is_wrong = random(self.seed, 7, serial).random::<f64>() < wrong;
+        Some(Share::clamped(if is_wrong { 1.0 - rate } else { rate }))
     }
 
     /// The tasks of one kind of a job.

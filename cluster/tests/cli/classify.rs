@@ -4,6 +4,8 @@ use crate::{Ended, lrs_place};
 
 const JAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/Count.jar");
 
+const HARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/measured/Hard.jar");
+
 fn classify(args: &[&str]) -> Ended {
     lrs_place(&[&["classify"], args].concat())
 }
@@ -38,6 +40,18 @@ fn a_class_is_chosen_by_the_end_of_its_name() {
     assert!(text.err.contains("is no map or reduce class"), "{text:?}");
     let text = classify(&[JAR, "--class", "Average"]);
     assert!(text.err.contains("has no class Average"), "{text:?}");
+}
+
+#[test]
+fn a_hint_is_an_option_of_run_or_nothing() {
+    let hint = classify(&[HARD, "--class", "CpuLoop", "--job-hint"]);
+    assert_eq!((hint.code, hint.out.as_str()), (Some(0), "--rate=0.6\n"));
+    let unknown = classify(&[JAR, "--class", "Words", "--job-hint"]);
+    assert_eq!((unknown.code, unknown.out.as_str()), (Some(0), ""), "{unknown:?}");
+    assert!(unknown.err.contains("no hint of Count$Words: a loop"), "{unknown:?}");
+    let many = classify(&[JAR, "--job-hint"]);
+    assert_eq!(many.code, Some(1), "{many:?}");
+    assert!(many.err.contains("--class names it"), "{many:?}");
 }
 
 #[test]

@@ -26,6 +26,11 @@ pub fn starves(task: &proto::Task, cpus: Option<f64>) -> bool {
         && task.cpu_share.zip(cpus).is_some_and(|(share, cpus)| share * cpus < 0.1)
 }
 
+/// The word for a class number; with a question mark if a client expects it and nothing is measured.
+pub fn class(class: i32, hinted: bool) -> String {
+    format!("{}{}", crate::wire::class_word(class), if hinted { "?" } else { "" })
+}
+
 /// What is odd about a task, a word each.
 pub fn oddities(task: &proto::Task, cpus: Option<f64>) -> Vec<&'static str> {
     [

@@ -14,6 +14,7 @@ pub mod event;
 pub mod exit;
 pub mod freed;
 pub mod guard;
+pub mod hint;
 pub mod history;
 pub mod history_state;
 pub mod inputs;

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::hint::Hint;
+
 /// Which share of the node a task gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -317,6 +319,9 @@ pub struct Labels {
     /// client reads it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Label>,
+    /// The rate that a client expects of it, for as long as none is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<Hint>,
 }
 
 impl Labels {
@@ -328,6 +333,7 @@ impl Labels {
             kind: self.kind.or(other.kind),
             group: self.group.or(other.group),
             command: self.command.or(other.command),
+            hint: self.hint.or(other.hint),
         }
     }
 

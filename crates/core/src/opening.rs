@@ -22,6 +22,9 @@
 //! None opens while active tasks wait more than before the last ones ([`super::guard::interference`]), or
 //! while the last trial gained nothing ([`super::probe`]): the disk is the limit then.
 //!
+//! Until a job is known a hint of an admin or an integration says whether it waits ([`super::hint`]); its
+//! sample is taken nevertheless.
+//!
 //! Limits. A job is known by its tasks that ended, or by those that run as of the last cycle; a request
 //! without a job is never known to wait. The first [`LOOKED_AT`] requests are looked at, and
 //! [`LOOKED_AT_IN_CYCLE`] with each cycle. While a request of higher priority computes, those of lower ones get
@@ -57,6 +60,9 @@ pub(super) struct Opening {
     pub(super) resident: Option<Bytes>,
     /// Jobs without ended tasks, of which those that run wait.
     waiting_jobs: BTreeSet<JobKey>,
+    /// The same, of which they compute.
+    #[serde(default)]
+    computing_jobs: BTreeSet<JobKey>,
     /// A cycle is under way.
     pub(super) in_cycle: bool,
 }
@@ -75,10 +81,18 @@ impl Opening {
                 *count += 1.0;
             }
         }
-        let waits =
-            |(job, (sum, count)): (JobKey, (f64, f64))| (sum < COMPUTES * count).then_some(job);
         self.lacks_memory = false;
-        self.waiting_jobs = rates.into_iter().filter_map(waits).collect();
+        let (waiting, computing): (Vec<_>, Vec<_>) =
+            rates.into_iter().partition(|(_, (sum, count))| *sum < COMPUTES * count);
+        self.waiting_jobs = waiting.into_iter().map(|(job, _)| job).collect();
+        self.computing_jobs = computing.into_iter().map(|(job, _)| job).collect();
+    }
+
+    /// Whether a rate of `job` was measured.
+    pub(super) fn measured(&self, jobs: &Jobs, job: &JobKey) -> bool {
+        jobs.mean_rate(job).is_some()
+            || self.waiting_jobs.contains(job)
+            || self.computing_jobs.contains(job)
     }
 
     /// Whether `job` is known to wait.

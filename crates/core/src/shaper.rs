@@ -518,7 +518,7 @@ impl Shaper {
 /// Adds the labels that are known to `inputs`, by their names in JSON; the command, which is not for all,
 /// is not among them.
 pub fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
-    let Labels { name, job, kind, group, command: _ } = labels;
+    let Labels { name, job, kind, group, command: _, hint: _ } = labels;
     if let Some(program) = labels.program() {
         inputs.insert(PROGRAM.into(), json!(program));
     }

@@ -172,15 +172,16 @@ impl<W: World> Executor<'_, W> {
             lost_by_move: kept.as_ref().and_then(LeavingDecision::lost),
             ..Who::default()
         };
+        let by_member = self.state.rights.role(&caller) == Role::Member;
         let asked = Request {
             uid: uids.effective,
             who,
-            labels: request.labels.clone(),
+            labels: request.labels.clone().hinted_by(by_member),
             priority: request.priority,
             reservation: request.reservation,
             need: Need::Slot,
             opportunistic: false,
-            by_member: self.state.rights.role(&caller) == Role::Member,
+            by_member,
         };
         let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
         let first_requested = self.first_requested(&request, uids.effective, process, started);

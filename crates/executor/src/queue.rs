@@ -19,6 +19,7 @@ use super::{Executor, view};
 use crate::command::{
     Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest,
 };
+use crate::publish::class;
 use crate::rights::{Action, Role};
 use lrs_api::proto;
 use lrs_api::wire::proto_time;
@@ -40,7 +41,7 @@ impl<W: World> Executor<'_, W> {
             QueueRequest::Id(QueueId::Reservation(id)) => {
                 self.core.check_reservation(id).map_err(crate::command::refused)?;
                 let reservation = self.core.reservation(id);
-                let entry = reservation.map(|reservation| promise(id, reservation, self.now));
+                let entry = reservation.map(|reservation| self.promise(id, reservation));
                 Ok(QueuePage { entries: entry.into_iter().collect(), next: None })
             }
             QueueRequest::Id(QueueId::Waiter(id)) => {
@@ -62,8 +63,7 @@ impl<W: World> Executor<'_, W> {
             let mut promises: Vec<_> = self.core.reservations().collect();
             promises
                 .sort_by_key(|(_, promise)| (std::cmp::Reverse(promise.priority), promise.order));
-            entries
-                .extend(promises.into_iter().map(|(id, promise_)| promise(id, promise_, self.now)));
+            entries.extend(promises.into_iter().map(|(id, promise)| self.promise(id, promise)));
         }
         let held_up = self.core.held_up();
         let mut seen = after.map_or(0, |mark| mark.seen);
@@ -154,7 +154,39 @@ impl<W: World> Executor<'_, W> {
             parked: waiting.parked,
             expected_wait_seconds: wait.map(|wait| wait.as_secs_f64()),
             priority: request.priority.unwrap_or_default().0,
-            ..queued(id.to_string(), &request.labels, request.uid, waiting.since())
+            ..self.labelled(id.to_string(), &request.labels, request.uid, waiting.since())
+        }
+    }
+
+    /// A reservation.
+    fn promise(&self, id: ReservationId, promise: &Reservation) -> proto::Queued {
+        proto::Queued {
+            expires_at: Some(proto_time(wall(promise.expires, self.now))),
+            reason: "reserved".to_owned(),
+            tier: view::tier(promise.tier).into(),
+            priority: promise.priority.0,
+            ..self.labelled(id.to_string(), &promise.labels, promise.uid, promise.created_at)
+        }
+    }
+
+    fn labelled(&self, id: String, labels: &Labels, uid: u32, since: WallTime) -> proto::Queued {
+        let text = |label: &Option<_>| label.as_ref().map(ToString::to_string);
+        let hint = self.core.hint(labels, Some(uid));
+        proto::Queued {
+            id,
+            name: text(&labels.name),
+            job: text(&labels.job),
+            kind: text(&labels.kind),
+            group: text(&labels.group),
+            uid,
+            since: Some(proto_time(since)),
+            class: hint
+                .map_or(proto::Class::Unspecified, |hint| {
+                    class(Some(view::hinted_class(hint, &self.state.config.classify)))
+                })
+                .into(),
+            hinted: hint.is_some(),
+            ..proto::Queued::default()
         }
     }
 
@@ -181,31 +213,6 @@ impl<W: World> Executor<'_, W> {
         self.push(Input::Abandon(ticket));
         self.refuse_asked(ticket, error);
         Ok(())
-    }
-}
-
-/// A reservation.
-fn promise(id: ReservationId, promise: &Reservation, now: Moment) -> proto::Queued {
-    proto::Queued {
-        expires_at: Some(proto_time(wall(promise.expires, now))),
-        reason: "reserved".to_owned(),
-        tier: view::tier(promise.tier).into(),
-        priority: promise.priority.0,
-        ..queued(id.to_string(), &promise.labels, promise.uid, promise.created_at)
-    }
-}
-
-fn queued(id: String, labels: &Labels, uid: u32, since: WallTime) -> proto::Queued {
-    let text = |label: &Option<_>| label.as_ref().map(ToString::to_string);
-    proto::Queued {
-        id,
-        name: text(&labels.name),
-        job: text(&labels.job),
-        kind: text(&labels.kind),
-        group: text(&labels.group),
-        uid,
-        since: Some(proto_time(since)),
-        ..proto::Queued::default()
     }
 }
 

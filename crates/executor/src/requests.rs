@@ -172,6 +172,7 @@ impl<W: World> Executor<'_, W> {
             return self.answer(Some(reply), Err(error));
         }
         let by_member = self.state.rights.role(caller) == Role::Member;
+        let labels = labels.hinted_by(by_member);
         if by_member && lease.ttl.is_none() {
             let slots = &self.state.config.slots;
             lease.ttl = Some(slots.reservation_ttl.min(slots.reservation_ttl_max));

@@ -11,9 +11,10 @@ use lrs_api::proto;
 use lrs_api::wire::proto_time;
 use lrs_config::{Classify, DiskTiers, Mode, Version};
 use lrs_core::bound::Bound;
+use lrs_core::hint::Hint;
 use lrs_core::jobs::Jobs;
 use lrs_core::memory::Memory;
-use lrs_core::model::{Level, TaskId, Tier};
+use lrs_core::model::{Class, Level, TaskId, Tier};
 use lrs_core::name;
 use lrs_core::rate::{NodeRates, class_of};
 use lrs_core::shaper::Shaper;
@@ -58,7 +59,9 @@ pub fn task(
     let (used, rates) = (counts.since_admission(), counts.rates);
     let (exit_status, exit_signal) = exit(task.exit);
     let elapsed = (!task.lost).then(|| now.since(task.admitted_at.boot));
+    let hint = core.hint(labels, task.uid).filter(|_| counts.meter.computing_rate().is_none());
     let class_of = counts.meter.class(classify.io_below, classify.cpu_above);
+    let class_of = class_of.or_else(|| Some(hinted_class(hint?, classify)));
     proto::Task {
         id: task.id.to_string(),
         name: text(&labels.name),
@@ -115,7 +118,13 @@ pub fn task(
         loan: loans.has(task.id),
         lends: loans.lends(task.id),
         cpus: core.pinned(task.id).map(|cpus| cpus.to_string()),
+        hinted: hint.is_some(),
     }
+}
+
+/// The class that is expected.
+pub(super) fn hinted_class(hint: Hint, classify: &Classify) -> Class {
+    class_of(hint.rate(), None, classify.io_below, classify.cpu_above)
 }
 
 /// How long a task has yet to run, by those of its job that finished.
@@ -414,9 +423,17 @@ impl<W: World> Executor<'_, W> {
         let classify = &self.state.config.classify;
         // Sums of rates and shares of disk waits, and of how many.
         let mut sampled = std::collections::BTreeMap::<_, (f64, f64, f64)>::new();
+        let mut hinted = std::collections::BTreeMap::<_, (f64, f64)>::new();
         for (_, task) in self.core.tasks() {
             let meter = &task.counts.meter;
             let rates = meter.computing_rate().zip(meter.disk_share());
+            if let (Some(key), Some(hint)) =
+                (task.job_key(), self.core.hint(&task.labels, task.uid))
+            {
+                let (rates, count) = hinted.entry(key).or_default();
+                *rates += hint.rate().value();
+                *count += 1.0;
+            }
             if let (Some(key), Some((rate, disk))) = (task.job_key(), rates) {
                 let (rates, disks, count) = sampled.entry(key).or_default();
                 *rates += rate.value();
@@ -437,7 +454,9 @@ impl<W: World> Executor<'_, W> {
                 let (rate, disk) = learnt.or_else(sampled).unzip();
                 let class_of =
                     |rate| class_of(rate, disk.flatten(), classify.io_below, classify.cpu_above);
-                let found = rate.map(class_of);
+                let expected = hinted.get(key).filter(|_| rate.is_none());
+                let expected = expected.and_then(|(rates, count)| Share::of(*rates, *count));
+                let found = rate.or(expected).map(class_of);
                 proto::Job {
                     job: key.job.to_string(),
                     kind: key.kind.as_ref().map(|kind| kind.to_string()),
@@ -452,6 +471,7 @@ impl<W: World> Executor<'_, W> {
                     duration_seconds: finished.seconds.mean(),
                     duration_spread_seconds: finished.seconds.spread(),
                     last_timed_at: finished.last_timed.map(proto_time),
+                    hinted: expected.is_some(),
                 }
             })
             .collect()

@@ -40,6 +40,7 @@ fn entries(names: &[&str]) -> Vec<Entry> {
                 kind: label.clone(),
                 group: label.clone(),
                 command: label,
+                hint: None,
             },
             priority: None,
             reservation: None,

@@ -133,6 +133,8 @@ pub struct Row {
     pub priority: Option<i32>,
     /// `proto::Class`.
     pub class: i32,
+    /// The class is expected, not measured.
+    pub hinted: bool,
     /// Computing rate.
     pub rate: Option<f32>,
     /// Share of the node.
@@ -234,6 +236,7 @@ fn row(task: &proto::Task, cpus: Option<f64>, who: Arc<Who>) -> Row {
         active: wire::tier_word(task.tier).map(|_| task.tier == proto::Tier::Active as i32),
         priority: task.priority,
         class: task.class,
+        hinted: task.hinted,
         rate: short(task.computing_rate),
         cpu: short(task.cpu_share),
         write: short(task.write_bytes_per_sec),

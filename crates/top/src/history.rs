@@ -132,6 +132,7 @@ mod tests {
             active: None,
             priority: None,
             class: 0,
+            hinted: false,
             rate: None,
             cpu: Some(second as f32),
             write: None,

@@ -11,7 +11,8 @@ use crate::cli::kill;
 use crate::cli::show::history;
 use crate::cli::show::table::fields;
 use crate::cli::values::{
-    Patience, Since, delay, duration, event_type, label, recorded, setting, some_time, user,
+    Patience, Since, class_rate, delay, duration, event_type, label, rate, recorded, setting,
+    some_time, user,
 };
 use crate::cli::window::When;
 
@@ -168,6 +169,8 @@ pub(in crate::cli) struct SlotArgs {
     /// Use this reservation
     #[arg(long, value_name = "RID")]
     pub(in crate::cli) reservation: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) hint: HintArgs,
     /// Queue for a slot, at most DUR (10s, 5m) or without limit; rides through a restart of
     /// the daemon
     #[arg(
@@ -195,8 +198,27 @@ impl SlotArgs {
         option("kind", self.kind.clone());
         option("group", self.group.clone());
         option("reservation", self.reservation.clone());
+        option("rate", self.hint.rate().map(|rate| rate.to_string()));
         option("priority", self.priority.map(|priority| priority.to_string()));
         options
+    }
+}
+
+/// What is expected of a task before anything of it is measured.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct HintArgs {
+    /// What the task is expected to be, until it or its job is measured: io, moderate or cpu, for a
+    /// rate of 0.1, 0.5 or 0.9
+    #[arg(long, value_parser = class_rate(), conflicts_with = "rate")]
+    class: Option<f64>,
+    /// The same as a computing rate, 0 to 1. An admin's opens slots, a member's orders own requests
+    #[arg(long, value_parser = rate)]
+    rate: Option<f64>,
+}
+
+impl HintArgs {
+    pub(in crate::cli) fn rate(&self) -> Option<f64> {
+        self.rate.or(self.class)
     }
 }
 
@@ -358,6 +380,8 @@ pub(in crate::cli) struct ReserveArgs {
     /// Pool or queue of a scheduler, for it to read
     #[arg(long, value_parser = label)]
     pub(in crate::cli) group: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) hint: HintArgs,
     /// Higher runs sooner
     #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
     pub(in crate::cli) priority: i32,

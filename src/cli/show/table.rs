@@ -3,6 +3,7 @@
 //! A column has the name of the field in the JSON, so that `-o`, `--sort` and `--json` speak of the
 //! same things.
 
+use lrs_api::words;
 use serde_json::Value;
 
 use super::tasks::{OnNode, oddities, title};
@@ -10,7 +11,7 @@ use super::{brief_rate, bytes, known, percent, rate, seconds_age, tier_word};
 use crate::cli::args::TasksArgs;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Column, Columns, Output, say};
-use crate::{proto, wire};
+use crate::proto;
 
 /// A column: the field, the head, how it stands, its text.
 struct Field(&'static str, &'static str, Column, fn(OnNode<'_>) -> String);
@@ -21,7 +22,7 @@ const FIELDS: &[Field] = &[
     Field("priority", "PRI", Column::Figure, |task| {
         known(task.priority, |priority| priority.to_string())
     }),
-    Field("class", "CLASS", Column::Text, |task| wire::class_word(task.class).to_owned()),
+    Field("class", "CLASS", Column::Text, |task| words::class(task.class, task.hinted)),
     Field("computing_rate", "RATE", Column::Figure, |task| rate(task.computing_rate)),
     Field("cpu_share", "CPU", Column::Figure, |task| percent(task.cpu_share)),
     Field("cpus", "CPUS", Column::Text, |task| text(task.task.cpus.as_deref())),

@@ -11,7 +11,6 @@ use crate::cli::failure::Failure;
 use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::core::exit::signal_name;
 use crate::proto;
-use crate::wire;
 use lrs_api::words;
 
 /// A task, and the CPUs of its node.
@@ -85,7 +84,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
             "class",
             format!(
                 "{} (rate {}, raw {})",
-                wire::class_word(task.class),
+                words::class(task.class, task.hinted),
                 rate(task.computing_rate),
                 rate(task.computing_rate_raw)
             ),
@@ -156,19 +155,20 @@ pub(crate) struct Job {
 
 /// The jobs that run or ran and those that only wait.
 pub(crate) fn with_waiting(jobs: Vec<proto::Job>, queue: &[proto::Queued]) -> Vec<Job> {
-    let mut waiting: BTreeMap<_, usize> = BTreeMap::new();
+    // How many, and the first.
+    let mut waiting: BTreeMap<_, (usize, &proto::Queued)> = BTreeMap::new();
     for one in queue.iter().filter(|one| one.place.is_some()) {
         let Some(job) = &one.job else { continue };
-        *waiting.entry((Some(one.uid), job.clone(), one.kind.clone())).or_default() += 1;
+        waiting.entry((Some(one.uid), job.clone(), one.kind.clone())).or_insert((0, one)).0 += 1;
     }
-    let mut take = |key: &_| waiting.remove(key).unwrap_or(0);
+    let mut take = |key: &_| waiting.remove(key).map_or(0, |(count, _)| count);
     let mut all: Vec<_> = jobs
         .into_iter()
         .map(|job| Job { waiting: take(&(job.uid, job.job.clone(), job.kind.clone())), job })
         .collect();
-    all.extend(waiting.into_iter().map(|((uid, job, kind), waiting)| {
-        let class = proto::Class::Unknown.into();
-        Job { job: proto::Job { uid, job, kind, class, ..proto::Job::default() }, waiting }
+    all.extend(waiting.into_iter().map(|((uid, job, kind), (waiting, first))| {
+        let (class, hinted) = (first.class, first.hinted);
+        Job { job: proto::Job { uid, job, kind, class, hinted, ..proto::Job::default() }, waiting }
     }));
     all
 }
@@ -206,7 +206,7 @@ pub(crate) fn jobs(jobs: &[Job], out: &mut Output) -> Result<(), Failure> {
             rate(job.computing_rate),
             rate(job.computing_rate_spread),
             duration(job.duration_seconds),
-            wire::class_word(job.class).to_owned(),
+            words::class(job.class, job.hinted),
             known(job.uid, |uid| uid.to_string()),
             known(job.kind.clone(), |kind| kind),
             job.job.clone(),

@@ -225,7 +225,7 @@ impl Entry {
                 job: label(self.id.application),
                 kind: self.kind().and_then(|kind| label(kind.word())),
                 group: self.hint.queue.clone(),
-                command: None,
+                ..Labels::default()
             },
             priority: self.hint.priority,
             standing,

@@ -67,6 +67,7 @@ struct AdmitOptions {
     kind: Option<String>,
     group: Option<String>,
     command: Option<String>,
+    hinted_rate: Option<f64>,
     priority: Option<i32>,
     reservation: Option<String>,
     in_place: bool,
@@ -87,6 +88,7 @@ impl AdmitOptions {
             kind: self.kind,
             group: self.group,
             command: self.command,
+            hinted_rate: self.hinted_rate,
             priority: self.priority,
             reservation: self.reservation,
             in_place: self.in_place,
@@ -106,6 +108,7 @@ struct ReserveOptions {
     job: Option<String>,
     kind: Option<String>,
     group: Option<String>,
+    hinted_rate: Option<f64>,
     priority: i32,
     ttl_ms: Option<u64>,
     wait_ms: u64,
@@ -294,7 +297,7 @@ impl Manager {
 
     /// Puts a running process, with its descendants, into a slot; pid 0 is the caller. Another pid is
     /// refused from a caller in another pid namespace than lrsd's. Options:
-    /// name, job, kind, group, command (s), priority (i), reservation (s), in_place (b), wait_ms (t),
+    /// name, job, kind, group, command (s), hinted_rate (d), priority (i), reservation (s), in_place (b), wait_ms (t),
     /// wait_forever (b), ticket (s): of ListQueue, to keep the place in the queue over a restart of
     /// lrsd; unit (s): with pid 0, a running service or scope of systemd's, in place; keep_unit (b): leave
     /// the unit of systemd's that it is in only if nothing is lost by it, as lrsctl run does; leave_unit
@@ -325,12 +328,13 @@ impl Manager {
     }
 
     /// Promises a slot for a limited time, before its task exists. Options: job, kind, group (s),
-    /// priority (i), ttl_ms (t), wait_ms (t), wait_forever (b), tier (s): "active": no other. A wait
+    /// hinted_rate (d), priority (i), ttl_ms (t), wait_ms (t), wait_forever (b), tier (s): "active": no other. A wait
     /// ends when the caller leaves the bus.
     #[zbus(out_args("id", "tier", "expires_at"))]
     async fn reserve(&self, options: Options) -> Result<(String, String, String), CallError> {
-        let ReserveOptions { job, kind, group, priority, ttl_ms, wait_ms, wait_forever, tier } =
-            options.read()?;
+        let ReserveOptions {
+            job, kind, group, hinted_rate, priority, ttl_ms, wait_ms, wait_forever, tier,
+        } = options.read()?;
         let tier = match tier.as_deref() {
             None => proto::Tier::Unspecified,
             Some("active") => proto::Tier::Active,
@@ -338,7 +342,8 @@ impl Manager {
             Some(_) => proto::Tier::Passive,
         };
         let asked = request::reserve(proto::ReserveRequest {
-            job, kind, group, priority, ttl_ms, wait_ms, wait_forever, tier: tier.into(), count: 1,
+            job, kind, group, hinted_rate, priority, ttl_ms, wait_ms, wait_forever, count: 1,
+            tier: tier.into(),
         })?;
         let call = self.call()?;
         let question = Question::new(Action::ManageTasks, "Reserve", None);

@@ -64,6 +64,8 @@ impl Task {
     #[zbus(property)] fn priority(&self) -> fdo::Result<i32> { known(self.task.priority) }
     /// cpu, moderate, io or unknown.
     #[zbus(property)] fn class(&self) -> String { text(Some(wire::class_word(self.task.class))) }
+    /// The class is expected, not measured.
+    #[zbus(property)] fn hinted(&self) -> bool { self.task.hinted }
     /// RFC 3339; empty if not known.
     #[zbus(property)] fn admitted_at(&self) -> String { time(self.task.admitted_at.as_ref()) }
     /// RFC 3339; empty: never.
@@ -141,7 +143,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
         }};
     }
     same!(
-        id name job kind group pid uid tier priority class admitted_at promoted_at attachment overflow
+        id name job kind group pid uid tier priority class hinted admitted_at promoted_at attachment overflow
         slotless frozen stopped contested main_exited cgroup ratio_group unit found_by stays_because
         lost_by_move command index loan lends cpus cpu_lane opportunistic cpu_quota repaired
         exit_status exit_signal;

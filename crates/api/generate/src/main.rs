@@ -31,6 +31,7 @@ const ENUM_FIELDS: &[(&str, &str)] = &[
     ("Task.class", "class"),
     ("Task.attachment", "attachment"),
     ("Job.class", "class"),
+    ("Queued.class", "class"),
     ("EndedTask.tier", "tier"),
     ("EndedTask.class", "class"),
     ("Queued.tier", "tier"),

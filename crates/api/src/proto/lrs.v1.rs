@@ -510,6 +510,9 @@ pub struct Task {
     /// Of `lrsctl run --each`: the number in brackets at the end of its name ("day\[77\]").
     #[prost(uint64, optional, tag = "47")]
     pub index: ::core::option::Option<u64>,
+    /// Nothing of its job is measured yet: `class` is that of `AdmitRequest.hinted_rate`.
+    #[prost(bool, tag = "48")]
+    pub hinted: bool,
 }
 /// What was read back from the kernel, not what was wished.
 #[derive(serde::Serialize)]
@@ -577,6 +580,9 @@ pub struct Job {
     /// That of its latest task that has one (`Task.group`).
     #[prost(string, optional, tag = "13")]
     pub group: ::core::option::Option<::prost::alloc::string::String>,
+    /// No rate is measured yet: `class` is that of the hints of its running tasks, their mean.
+    #[prost(bool, tag = "14")]
+    pub hinted: bool,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -861,6 +867,12 @@ pub struct Queued {
     /// for admins.
     #[prost(string, optional, tag = "17")]
     pub ticket: ::core::option::Option<::prost::alloc::string::String>,
+    /// Of `hinted_rate`, with `hinted`, while nothing of its job is measured; else unspecified.
+    #[prost(enumeration = "Class", tag = "18")]
+    #[serde(serialize_with = "crate::wire::class")]
+    pub class: i32,
+    #[prost(bool, tag = "19")]
+    pub hinted: bool,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -928,7 +940,7 @@ pub struct Event {
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReserveRequest {
     #[prost(string, optional, tag = "1")]
     pub job: ::core::option::Option<::prost::alloc::string::String>,
@@ -961,6 +973,9 @@ pub struct ReserveRequest {
     /// As in `Task`; the task's own, where it names one, wins.
     #[prost(string, optional, tag = "9")]
     pub group: ::core::option::Option<::prost::alloc::string::String>,
+    /// As in AdmitRequest; the task's own, where it has one, wins.
+    #[prost(double, optional, tag = "10")]
+    pub hinted_rate: ::core::option::Option<f64>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -999,7 +1014,7 @@ pub struct CancelReservationRequest {
 pub struct CancelReservationResponse {}
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AdmitRequest {
     /// 0: the calling process itself (only over the unix socket). Another one is taken only from a caller
     /// in the pid namespace of lrsd, where it means the same process: else FAILED_PRECONDITION.
@@ -1062,6 +1077,11 @@ pub struct AdmitRequest {
     /// `Task.command`: 80 bytes at most, no control characters.
     #[prost(string, optional, tag = "15")]
     pub command: ::core::option::Option<::prost::alloc::string::String>,
+    /// The computing rate that is expected of it, 0..1. It counts until one of the task or its job is
+    /// measured: by that of an admin or an integration slots and the I/O lane open, that of a member
+    /// orders the requests of its own user (`slots.order` = "complement"). Absent: the reservation's.
+    #[prost(double, optional, tag = "16")]
+    pub hinted_rate: ::core::option::Option<f64>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]

@@ -1,6 +1,7 @@
 //! How passive slots open for tasks that wait, on CPUs that are saturated.
 
 use super::*;
+use crate::hint::Hint;
 use crate::jobs::{End, Finished};
 use crate::model::JobKey;
 use crate::probe::Formula;
@@ -37,6 +38,15 @@ fn ask_as(shaper: &mut Shaper, uid: u32, priority: i32, job: &str, now: Moment) 
     let patience = Patience { first_requested: now.wall, deadline: None, parks: false };
     let request = Request { uid, labels: labels(job), ..request(priority) };
     shaper.ask(request, Some(patience), now).unwrap();
+    begin(shaper, now);
+}
+
+/// The same of a job with a hinted rate.
+fn ask_hinted(shaper: &mut Shaper, by_member: bool, job: &str, rate: f64, now: Moment) {
+    let patience = Patience { first_requested: now.wall, deadline: None, parks: false };
+    let hint = Some(Hint::new(Share::clamped(rate)));
+    let labels = Labels { hint, ..labels(job) }.hinted_by(by_member);
+    shaper.ask(Request { labels, by_member, ..request(0) }, Some(patience), now).unwrap();
     begin(shaper, now);
 }
 
@@ -219,4 +229,57 @@ proptest! {
             prop_assert!(slots.passive_free() == 0 || shaper.waiting() == 0);
         }
     }
+}
+
+/// A full node with a job of which nothing is known, beside its sample: waiting requests with this hint.
+fn hinted(by_member: bool, rate: f64) -> Shaper {
+    let mut shaper = node(probes());
+    (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    shaper.cycle(&saturated(60 * SIZE), at(5));
+    (0..4).for_each(|_| ask_hinted(&mut shaper, by_member, "new", rate, at(6)));
+    shaper
+}
+
+#[test]
+fn by_the_hint_of_an_admin_slots_open_and_by_that_of_a_member_none() {
+    let slots = |by_member, rate| {
+        let shaper = hinted(by_member, rate);
+        (shaper.slots().passive_capacity, shaper.waiting())
+    };
+    assert_eq!(slots(false, 0.1), (6, 0));
+    // The sample alone, as without a hint: also of a job that is expected to compute.
+    assert_eq!((slots(false, 0.9), slots(true, 0.1), slots(true, 0.9)), ((3, 3), (3, 3), (3, 3)));
+}
+
+#[test]
+fn a_hint_ends_with_the_first_measured_rate() {
+    let mut shaper = hinted(false, 0.1);
+    let expected = |shaper: &Shaper| {
+        let id = first(shaper, "new");
+        shaper.hint(&shaper.task(id).unwrap().labels, Some(0)).is_some()
+    };
+    assert!(expected(&shaper));
+    // It computes after all.
+    let id = first(&shaper, "new");
+    let cycle = |shaper: &mut Shaper, seconds, now| {
+        let sample = used(seconds);
+        shaper.read(at(now).boot, Reading { task: id, due: true, sample });
+        shaper.cycle(&saturated(60 * SIZE), at(now));
+    };
+    cycle(&mut shaper, 0, 6);
+    assert!(expected(&shaper), "nothing was measured yet");
+    cycle(&mut shaper, 3, 9);
+    assert!(!expected(&shaper), "one that runs was");
+    let capacity = shaper.slots().passive_capacity;
+    (0..3).for_each(|_| ask_hinted(&mut shaper, false, "new", 0.1, at(12)));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (capacity, 3));
+}
+
+#[test]
+fn a_hint_holds_across_a_reservation_with_the_rights_of_who_reserved() {
+    let shaper = hinted(false, 0.1);
+    let hint = shaper.task(first(&shaper, "new")).unwrap().labels.clone();
+    let own = Labels { hint: Some(Hint::new(Share::ONE)), ..Labels::default() };
+    assert_eq!(Labels::default().or(hint.clone()).hint, hint.hint);
+    assert_eq!(own.clone().or(hint).hint, own.hint);
 }

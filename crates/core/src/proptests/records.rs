@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::counts::Counts;
 use crate::exit::Exit;
+use crate::hint::Hint;
 use crate::model::{Label, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
 use crate::rate::RateMeter;
 use crate::sample::{TaskPressure, TaskSample, ThreadCounters};
@@ -20,7 +21,7 @@ use crate::task::{
     Who,
 };
 use crate::unit::UnitRecord;
-use crate::units::{BootTime, Bytes, Moment, Pid, ProcessRef, WallTime};
+use crate::units::{BootTime, Bytes, Moment, Pid, ProcessRef, Share, WallTime};
 
 /// JSON of which no object has a key twice; else reading it is an error.
 struct Unique;
@@ -91,8 +92,19 @@ where
 }
 
 fn labels() -> impl Strategy<Value = Labels> {
-    (some(label()), some(label()), some(label()), some(label()), some(label()))
-        .prop_map(|(name, job, kind, group, command)| Labels { name, job, kind, group, command })
+    let texts = (some(label()), some(label()), some(label()), some(label()), some(label()));
+    let hint = (0.0..=1.0, any::<bool>()).prop_map(|(rate, by_member)| {
+        let hint = Some(Hint::new(Share::clamped(rate)));
+        Labels { hint, ..Labels::default() }.hinted_by(by_member).hint
+    });
+    (texts, hint).prop_map(|((name, job, kind, group, command), hint)| Labels {
+        name,
+        job,
+        kind,
+        group,
+        command,
+        hint,
+    })
 }
 
 fn boot() -> impl Strategy<Value = BootTime> {

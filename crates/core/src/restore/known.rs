@@ -27,7 +27,7 @@ impl Known {
                 EventKind::Admitted => {
                     let label = |key: &str| Label::new(event.inputs.get(key)?.as_str()?).ok();
                     let [name, job, kind, group] = ["name", "job", "kind", "group"].map(label);
-                    known.labels = Labels { name, job, kind, group, command: None };
+                    known.labels = Labels { name, job, kind, group, ..Labels::default() };
                     let priority = event.inputs.get("priority").map(ToString::to_string);
                     known.priority = priority.as_deref().and_then(number);
                     known.released = false;

@@ -57,7 +57,7 @@ impl Shaper {
                     task: id,
                     burst: task.counts.burst,
                     rate: task.counts.meter.computing_rate(),
-                    job_rate: job.as_ref().and_then(|job| self.jobs.mean_rate(job)),
+                    job_rate: self.rate_of_job(&task.labels, task.uid),
                     job,
                     cpu: task.counts.last.and_then(|(_, last)| last.cpu),
                 }

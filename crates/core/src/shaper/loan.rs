@@ -103,9 +103,7 @@ impl Shaper {
     fn may_borrow(&self, task: &Task) -> bool {
         // One that is given back or that others shape keeps what it has.
         let shaped = task.is_placed() && !task.is_contested() || self.loans.has(task.id);
-        let own = task.counts.meter.computing_rate();
-        let rate = own.or_else(|| self.jobs.mean_rate(&task.job_key()?));
-        shaped && !task.frozen && rate.is_some_and(|rate| rate.value() >= COMPUTES)
+        shaped && !task.frozen && self.rate_of(task).is_some_and(|rate| rate.value() >= COMPUTES)
     }
 
     fn end_loans(&mut self, ended: Vec<TaskId>, reason: &str, now: Moment) {

@@ -66,7 +66,7 @@ impl Shaper {
     pub(crate) fn keeps_free_for_others(&self, request: &Request) -> bool {
         let waits = || {
             let job = request.labels.job_key(Some(request.uid));
-            job.is_some_and(|job| self.opening.waits(&self.jobs, &job))
+            job.is_some_and(|job| self.waits(&request.labels, &job))
         };
         self.is_by_kind(request.priority.unwrap_or_default())
             && self.is_for_waiting_tasks()
@@ -106,7 +106,7 @@ impl Shaper {
     fn fewer_compute_than(&self, most: u32) -> bool {
         let computes = |task: &&Task| match task.counts.meter.computing_rate() {
             Some(rate) => rate.value() >= COMPUTES,
-            None => !task.job_key().is_some_and(|job| self.opening.waits(&self.jobs, &job)),
+            None => !task.job_key().is_some_and(|job| self.waits(&task.labels, &job)),
         };
         let reserved = self.slots.passive_reserved();
         let passive =
@@ -143,7 +143,7 @@ impl Shaper {
                         && *samples
                             .get_or_insert_with(|| self.fewer_compute_than(self.slots.base + 1))
                 };
-                if self.opening.waits(&self.jobs, &job) || is_sample() {
+                if self.waits(&waiter.request.labels, &job) || is_sample() {
                     let before = std::mem::take(passed);
                     return Some(Candidate { ticket, job, before });
                 }
@@ -184,8 +184,7 @@ impl Shaper {
         self.free_window.restart();
         self.interference.added_meanwhile(1);
         self.probe.added();
-        let reason =
-            "a request waits of a job that waits more than it computes, or is not known yet";
+        let reason = "a request waits of a job that waits more than it computes, is expected to, or is not known yet";
         self.record_capacity(EventKind::Expanded, from, reason, inputs, now);
         true
     }

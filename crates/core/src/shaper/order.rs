@@ -7,7 +7,7 @@
 //! of what runs nearest to the mean of what runs and waits (of this user), so that computing goes beside
 //! I/O; ties by arrival. A job without a rate is sampled (thesis 2.4.1.1): its first task goes before the
 //! others, at most as many samples at a time as there are active slots. A rate that is not known
-//! otherwise counts as the mean. No user comes before another by the rate of its jobs.
+//! otherwise is the hinted one ([`super::hint`]), or counts as the mean. No user comes before another by the rate of its jobs.
 //!
 //! No request starves: it is overtaken at most [`Policy::overtake_max`] times by others of its user
 //! and priority, the skip bound of delay scheduling (Zaharia et al., EuroSys 2010).
@@ -59,6 +59,17 @@ struct Candidate {
     overtaken: u32,
     job: Option<JobKey>,
     rate: Option<f64>,
+    /// What its client expects, while `rate` is not known: by whomever, for it is compared with those of its
+    /// user alone.
+    hinted: Option<f64>,
+    /// The same if it counts for others too.
+    opens: Option<f64>,
+}
+
+impl Candidate {
+    fn expected(&self) -> Option<f64> {
+        self.rate.or(self.hinted)
+    }
 }
 
 impl Shaper {
@@ -82,7 +93,7 @@ impl Shaper {
                 }
             }
             known.candidates.insert(of, candidates);
-            known.runs(&self.jobs, None, granted.job);
+            known.runs(&self.jobs, None, granted.job, granted.opens);
             granted.ticket
         };
         let waiter = self.take_waiter(ticket)?;
@@ -92,7 +103,7 @@ impl Shaper {
 
     /// The place of the next one among the candidates.
     fn nearest(&self, known: &Known, all: &VecDeque<Candidate>) -> Option<usize> {
-        let whole = all.iter().filter_map(|waiter| waiter.rate).fold(known.running, Rates::add);
+        let whole = all.iter().filter_map(Candidate::expected).fold(known.running, Rates::add);
         // Behind one that was overtaken often enough none is chosen.
         let last = all.iter().position(|waiter| waiter.overtaken >= self.policy.overtake_max);
         let count = last.map_or(all.len(), |last| last + 1);
@@ -107,7 +118,7 @@ impl Shaper {
         }
         let Some(target) = whole.mean() else { return (count > 0).then_some(0) };
         let distance = |waiter: &Candidate| {
-            let with = known.running.add(waiter.rate.unwrap_or(target));
+            let with = known.running.add(waiter.expected().unwrap_or(target));
             (with.mean().unwrap_or(target) - target).abs()
         };
         let numbered = all.iter().take(count).map(distance).enumerate();
@@ -150,7 +161,9 @@ impl Known {
             if matches!(task.seat, Seat::Slotless | Seat::Arriving) {
                 continue;
             }
-            known.runs(&shaper.jobs, own(task), task.job_key());
+            let job = task.job_key();
+            let hinted = job.as_ref().and_then(|job| shaper.hint_that_opens(&task.labels, job));
+            known.runs(&shaper.jobs, own(task), job, hinted.map(Share::value));
         }
         known
     }
@@ -161,18 +174,24 @@ impl Known {
         for arrival in shaper.queue.of_user(priority, uid, all.looked).take(room) {
             all.looked = Some(arrival);
             let Some(waiter) = shaper.waiters.get(&arrival.1) else { continue };
-            let job = waiter.request.labels.job_key(Some(waiter.request.uid));
+            let (labels, uid) = (&waiter.request.labels, Some(waiter.request.uid));
+            let job = labels.job_key(uid);
             let rate = job.as_ref().and_then(|job| self.rate(&shaper.jobs, job));
-            let (ticket, overtaken) = (arrival.1, waiter.overtaken);
-            all.list.push_back(Candidate { ticket, overtaken, job, rate });
+            let opens = job.as_ref().and_then(|job| shaper.hint_that_opens(labels, job));
+            let hinted = shaper.hint(labels, uid).map(|hint| hint.rate().value());
+            let (ticket, overtaken, opens) = (arrival.1, waiter.overtaken, opens.map(Share::value));
+            all.list.push_back(Candidate { ticket, overtaken, job, rate, hinted, opens });
         }
     }
 
     /// Counts a task that runs; it was just admitted where it has no rate of its `own`.
-    fn runs(&mut self, jobs: &Jobs, own: Option<f64>, job: Option<JobKey>) {
-        match own.or_else(|| self.rate(jobs, job.as_ref()?)) {
-            Some(rate) => self.running = self.running.add(rate),
-            None => self.unknown.extend(job),
+    fn runs(&mut self, jobs: &Jobs, own: Option<f64>, job: Option<JobKey>, hinted: Option<f64>) {
+        let measured = own.or_else(|| self.rate(jobs, job.as_ref()?));
+        if let Some(rate) = measured.or(hinted) {
+            self.running = self.running.add(rate);
+        }
+        if measured.is_none() {
+            self.unknown.extend(job);
         }
     }
 

@@ -10,8 +10,6 @@ impl Shaper {
         let (Some(task), Some(level)) = (self.tasks.get(&id), self.level(id)) else {
             return Slice::Default;
         };
-        let own = task.counts.meter.computing_rate();
-        let rate = own.or_else(|| self.jobs.mean_rate(&task.job_key()?));
-        slice_of(level, rate, f64::from(self.slots.active_used()) > self.cpus.total())
+        slice_of(level, self.rate_of(task), f64::from(self.slots.active_used()) > self.cpus.total())
     }
 }

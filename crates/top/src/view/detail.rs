@@ -79,7 +79,7 @@ fn facts(task: &proto::Task, cpus: Option<f64>) -> Vec<(&'static str, String)> {
             "class",
             format!(
                 "{}, computing rate {}",
-                wire::class_word(task.class),
+                words::class(task.class, task.hinted),
                 rate(task.computing_rate)
             ),
         ),

@@ -1,6 +1,6 @@
 //! The lists: tasks, and what waits.
 
-use lrs_api::wire;
+use lrs_api::words;
 use lrs_term::figures::{DASH, age, brief_rate, known, percent, seconds_age};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -162,7 +162,7 @@ fn task_cells(top: &Top, task: &Row, width: u16) -> Vec<String> {
         }
         .to_owned(),
         known(task.priority, |priority| priority.to_string()),
-        wire::class_word(task.class).to_owned(),
+        words::class(task.class, task.hinted),
         known(task.rate, |rate| format!("{rate:.2}")),
         percent(share(task.cpu)),
         brief_rate(share(task.write)),

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::hint::Hint;
 use crate::jobs::{End, Finished};
 use crate::model::{Label, Labels};
 use crate::state::{Need, Patience, Policy, Request, Restored};
@@ -40,7 +41,12 @@ fn ask(shaper: &mut Shaper, number: u64, job: &str) -> Step {
 }
 
 fn ask_as(uid: u32, shaper: &mut Shaper, number: u64, job: &str) -> Step {
-    let labels = Labels { job: Some(Label::new(job).unwrap()), ..Labels::default() };
+    ask_hinted(uid, shaper, number, job, None)
+}
+
+fn ask_hinted(uid: u32, shaper: &mut Shaper, number: u64, job: &str, rate: Option<f64>) -> Step {
+    let hint = rate.map(|rate| Hint::new(Share::clamped(rate)));
+    let labels = Labels { job: Some(Label::new(job).unwrap()), hint, ..Labels::default() };
     let (priority, reservation, need) = (None, None, Need::Slot);
     let (opportunistic, by_member) = (false, false);
     let who = Who::default();
@@ -149,4 +155,26 @@ fn a_queue_of_ten_thousand_is_served() {
     for _ in 0..20 {
         assert_eq!(end_first(&mut shaper).len(), 1);
     }
+}
+
+#[test]
+fn a_members_hints_order_its_own_requests() {
+    let served = |rates: [Option<f64>; 3]| {
+        let mut shaper = shaper(QueueOrder::Complement, &RATES);
+        (0..2).for_each(|number| drop(ask(&mut shaper, number, "other")));
+        for (number, (job, rate)) in (2..).zip(["a", "b", "b"].into_iter().zip(rates)) {
+            ask_hinted(0, &mut shaper, number, job, rate);
+        }
+        end_first(&mut shaper)
+    };
+    assert_eq!(served([None; 3]), [2]);
+    assert_eq!(served([Some(1.0), Some(0.5), Some(0.5)]), [3], "the nearest to their mean");
+}
+
+#[test]
+fn a_job_with_a_hint_is_sampled_first_nevertheless() {
+    let mut shaper = shaper(QueueOrder::Complement, &RATES);
+    (0..3).for_each(|number| drop(ask(&mut shaper, number, "cpu")));
+    ask_hinted(0, &mut shaper, 3, "new", Some(1.0));
+    assert_eq!(end_first(&mut shaper), [3]);
 }
