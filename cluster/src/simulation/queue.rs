@@ -264,8 +264,11 @@ fn hint(task: &Queued, way: Way) -> Option<Share> {
 /// Shares of jobs with a wrong hint that are compared.
 const WRONG: [f64; 4] = [0.0, 0.25, 0.5, 1.0];
 
-/// What is compared of a queue: the name of the figure, and how it is had.
-const FIGURES: [(&str, fn(&Took) -> f64); 2] =
+/// A figure of a queue: its name, and how it is had.
+type Figure = (&'static str, fn(&Took) -> f64);
+
+/// What is compared of a queue.
+const FIGURES: [Figure; 2] =
     [("makespan", |took| took.makespan), ("mean response", |took| took.response)];
 
 /// The head of the table of [`hints`].
