@@ -404,7 +404,7 @@ async fn properties_and_managed_objects() {
             "AdmittedAt": "2026-01-02T03:04:05.000006Z", "PromotedAt": "", "Attachment": "own",
             "Cgroup": format!("/lrs/{}", task_id(1)), "RatioGroup": "/lrs", "Unit": "",
             "FoundBy": "", "StaysBecause": "", "LostByMove": "", "CpuLane": "", "Opportunistic": false, "Repaired": 0, "Overflow": false,
-            "Slotless": false, "Loan": false, "Lends": false, "Cpus": "", "Frozen": false, "Stopped": false, "Contested": false, "MainExited": false,
+            "Slotless": false, "Loan": false, "Lends": false, "Cpus": "", "Hinted": false, "Frozen": false, "Stopped": false, "Contested": false, "MainExited": false,
             "Measured": {"computing_rate": 0.5, "cpu_seconds": 12.5, "resident_bytes": 1 << 28,
                          "kernel": {"cpu_weight": 100, "cpu_idle": true}},
         })
