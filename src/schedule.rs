@@ -24,6 +24,15 @@ pub(crate) fn favour_this_thread() {
     }
 }
 
+/// The thread computes when no other of the daemon wants to (nice 19, of this thread alone).
+pub(crate) fn put_this_thread_last() {
+    let me = rustix::thread::gettid();
+    if let Err(error) = rustix::process::setpriority_process(Some(me), 19) {
+        // It is slower for the others, no more: a filter of system calls may refuse it.
+        tracing::debug!(%error, "a thread keeps its priority, nice 19 is refused: {error}");
+    }
+}
+
 /// Asks the scheduler for short turns at once instead of long ones later (sched_setattr(2);
 /// sched(7): EEVDF, Linux 6.12 and later). A nice value alone does not interrupt a thread that
 /// is in its turn, which lasts 3 ms or more; a shorter slice does, in groups above as well. It

@@ -21,6 +21,7 @@
 //! cuts is two rows, and `kill -9` costs its mean, not its cycles. While a write hangs in the kernel, so does the end
 //! of the process: a stop gives its locks back within the time promised, and is over when the write is.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,7 @@ use crate::command::{CommandError, ErrorKind};
 use crate::proto::{EndedTask, NodeFigures, Status, Totals};
 use crate::publish::{EventRing, Snapshot};
 use crate::units::WallTime;
-use crate::{clock, wire};
+use crate::{clock, schedule, wire};
 
 /// Cycles that may wait for the disk: three minutes of the usual ones.
 const QUEUE: usize = 64;
@@ -55,6 +56,16 @@ const KINDS: [(&str, u64); 3] = [("cycles", 5 << 20), ("minutes", 3 << 20), ("ta
 
 /// After so long an end is kept without how it ended: that comes beside it or not at all.
 const EXIT_FOLLOWS: Duration = Duration::from_secs(5);
+
+/// Rows that are read for a page at a time, found or not, so that cycles and other clients wait for no more.
+pub const MAX_READ: usize = 4_096;
+
+/// A page ends before it gets larger than this, below the 4 MiB that a gRPC client takes by default: a task
+/// with the longest labels has 1.2 KiB.
+pub const MAX_PAGE_BYTES: usize = 2 << 20;
+
+/// Tag and length of one row on a page.
+pub const FRAMING_BYTES: usize = 6;
 
 /// A client reads within this time that the disk does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -173,12 +184,30 @@ impl History {
         Some(format!("the history is not being stored (history.directory): {problem}"))
     }
 
-    /// What `wanted` makes of rows from `from` on (0: the first), at most `size`. `R` is what rows of this
-    /// kind are.
+    /// What `wanted` makes of rows from `from` on (0: the first), at most `size` and at most
+    /// [`MAX_PAGE_BYTES`]; without rows only where there are none up to the end, for a client takes an
+    /// empty page for the last. `R` is what rows of this kind are.
     ///
     /// # Errors
     /// Unavailable: the disk does not answer.
     pub async fn page<R: Message + Default, T: Send + 'static>(
+        &self,
+        kind: Kind,
+        mut from: u64,
+        size: usize,
+        wanted: impl Fn(R) -> Option<T> + Clone + Send + 'static,
+    ) -> Result<Page<T>, CommandError> {
+        loop {
+            let page = self.part(kind, from, size, wanted.clone()).await?;
+            match page.next {
+                Some(next) if page.rows.is_empty() => from = next,
+                _ => return Ok(page),
+            }
+        }
+    }
+
+    /// The same of [`MAX_READ`] rows: behind each, whoever waits has its turn.
+    async fn part<R: Message + Default, T: Send + 'static>(
         &self,
         kind: Kind,
         from: u64,
@@ -252,6 +281,8 @@ impl Keeper {
     }
 
     fn serve(mut self, jobs: &Receiver<Job>) {
+        // What clients ask for must not take CPU time from the loop and the servers.
+        schedule::put_this_thread_last();
         let opened = self.logs().map(drop);
         self.noted(opened);
         while let Ok(job) = jobs.recv() {
@@ -357,15 +388,23 @@ impl Keeper {
 
     /// Says what is wrong with the files, and finds which of the ends in memory are among them.
     fn examine(&mut self, [cycles, minutes, tasks]: &[Log; 3]) {
-        let (mut newest, mut last) = (WallTime::default(), String::new());
+        let mut newest = WallTime::default();
+        let in_memory = self.events.ended(0).into_iter().map(|task| {
+            let event = task.event;
+            ((event.task.clone().unwrap_or_default(), event.at.unix_micros()), event.seq)
+        });
+        let in_memory: HashMap<_, _> = in_memory.collect();
         let cycle = |row: &[u8]| {
             let at = NodeFigures::decode(row).ok().and_then(|row| row.at);
             newest = newest.max(at.as_ref().map(wire::wall_time).unwrap_or_default());
             true
         };
+        // They were stored in their order. The last of them may have left memory before those of other users.
+        let mut unstored = self.unstored;
         let task = |row: &[u8]| {
-            last =
-                EndRow::decode(row).ok().and_then(|row| row.task).map_or(String::new(), |it| it.id);
+            let row = EndRow::decode(row).unwrap_or_default();
+            let end = in_memory.get(&(row.task.unwrap_or_default().id, row.at));
+            unstored = unstored.max(end.map_or(0, |seq| seq.saturating_add(1)));
             true
         };
         let damaged = [cycles.read(0, cycle), minutes.read(0, |_| true), tasks.read(0, task)];
@@ -381,13 +420,10 @@ impl Keeper {
                 "the history goes up to {newest}, which is later than now: the clock was set back"
             );
         }
-        // They were stored in their order.
-        let in_memory = self.events.ended(0).into_iter().rev();
-        let stored = in_memory.map(|task| task.event).find(|end| end.task.as_ref() == Some(&last));
-        self.unstored = self.unstored.max(stored.map_or(0, |end| end.seq.saturating_add(1)));
+        self.unstored = unstored;
     }
 
-    /// A page of what `wanted` makes of rows.
+    /// A page of what `wanted` makes of rows; it may be empty before the last.
     fn page<R: Message + Default, T>(
         &mut self,
         kind: Kind,
@@ -395,12 +431,17 @@ impl Keeper {
         size: usize,
         wanted: impl Fn(R) -> Option<T>,
     ) -> Page<T> {
-        let mut rows = Vec::new();
+        let (mut rows, mut read, mut bytes) = (Vec::new(), 0, 0);
         let take = |row: &[u8]| {
-            let row = R::decode(row).ok().and_then(&wanted);
-            let has_room = row.is_none() || rows.len() < size;
+            read += 1;
+            if read > MAX_READ {
+                return false;
+            }
+            let Some(found) = R::decode(row).ok().and_then(&wanted) else { return true };
+            bytes += row.len() + FRAMING_BYTES;
+            let has_room = rows.is_empty() || (rows.len() < size && bytes <= MAX_PAGE_BYTES);
             if has_room {
-                rows.extend(row);
+                rows.push(found);
             }
             has_room
         };

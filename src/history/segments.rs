@@ -103,7 +103,6 @@ impl Log {
             }
             (written, None) => return written,
         }
-        self.trim();
         Ok(())
     }
 
@@ -118,6 +117,7 @@ impl Log {
             self.open = trust::open(&self.path(number), OpenOptions::new().append(true)).ok();
         }
         if goes_on.is_none() || self.open.is_none() {
+            self.trim()?;
             let number = last.map_or(1, |(number, _)| number.saturating_add(1));
             let mut new = OpenOptions::new();
             self.open =
@@ -127,18 +127,37 @@ impl Log {
         self.open.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Removes the oldest files while there are more bytes than may be.
-    fn trim(&mut self) {
-        while self.files.len() > 1
-            && self.files.iter().map(|(_, bytes)| bytes).sum::<u64>() > self.most
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Removes the oldest files until there is room for another one. What cannot be removed is counted on.
+    ///
+    /// # Errors
+    /// So much stays that there is more than twice what may be.
+    fn trim(&mut self) -> io::Result<()> {
+        let mut stays = Vec::new();
+        while self.bytes() + SEGMENT > self.most
+            && let Some((number, _)) = self.files.get(stays.len()).copied()
         {
-            let (number, _) = self.files.remove(0);
             let path = self.path(number);
-            if let Err(error) = std::fs::remove_file(&path) {
-                let path = path.display();
-                tracing::warn!(%error, "{path}, which is over the bound of the history, stays: {error}");
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    let what = "is over the bound of the history and cannot be removed";
+                    stays.push(format!("{} {what}: {error}", path.display()));
+                }
+                _ => drop(self.files.remove(stays.len())),
             }
         }
+        if self.bytes() > 2 * self.most
+            && let Some(first) = stays.first()
+        {
+            return Err(io::Error::other(format!("{first}; remove it")));
+        }
+        for stays in stays {
+            tracing::warn!("{stays}");
+        }
+        Ok(())
     }
 
     /// Gives rows to `take` from `from` on, as long as it wants the next; answers the first that it did
@@ -309,6 +328,21 @@ mod tests {
         assert!((2 * SEGMENT..=3 * SEGMENT).contains(&bytes), "{bytes}");
         assert!(!dir.path().join("rows-1").exists());
         assert_eq!(all(&open(dir.path(), "a")).1, 0);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_is_counted_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = open(dir.path(), "a");
+        std::fs::create_dir(dir.path().join("rows-1")).unwrap();
+        log.files = vec![(1, 4 * SEGMENT)];
+        log.append(b"row 1").unwrap();
+        assert_eq!(log.files.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
+        log.files = vec![(1, 7 * SEGMENT)];
+        log.open = None;
+        let error = log.append(b"row 2").unwrap_err().to_string();
+        assert!(error.contains("rows-1 is over the bound"), "{error}");
+        assert_eq!(log.files.len(), 1);
     }
 
     #[test]

@@ -20,6 +20,10 @@ fn status(seconds: i64, completed: u64) -> Arc<Status> {
 }
 
 fn end(ring: &EventRing, seq: u64, exit: Option<u8>) {
+    ring.push(completed(seq, exit));
+}
+
+fn completed(seq: u64, exit: Option<u8>) -> Event {
     let mut inputs = Map::new();
     if let Some(status) = exit {
         Exit::Status(status).note(&mut inputs);
@@ -27,7 +31,7 @@ fn end(ring: &EventRing, seq: u64, exit: Option<u8>) {
     let at = clock::now().wall;
     let kind = EventKind::Completed;
     let task = Some(format!("t0000001-{seq}"));
-    ring.push(Event { seq, at, kind, task, from: None, to: None, reason: None, inputs });
+    Event { seq, at, kind, task, from: None, to: None, reason: None, inputs }
 }
 
 fn keeper(dir: &Path, ring: &Arc<EventRing>) -> Keeper {
@@ -105,6 +109,45 @@ fn an_end_is_stored_once_and_with_how_it_ended() {
     assert_eq!(tasks(&mut next)[..3], all);
     assert_eq!(tasks(&mut next)[3..], [whole(5, None)]);
     assert_eq!(lost(&next), (0, 0));
+}
+
+#[test]
+fn an_end_is_stored_once_where_the_last_stored_has_left_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let ends = [1, 2, 3, 4].map(|seq| completed(seq, Some(0)));
+    let ring = Arc::new(EventRing::new(10, ends[..3].iter().cloned()));
+    keeper(dir.path(), &ring).store_ends(true);
+    // The third was of a user with many ends.
+    let rest = [&ends[0], &ends[1], &ends[3]].map(Clone::clone);
+    let mut next = keeper(dir.path(), &Arc::new(EventRing::new(10, rest)));
+    next.store_ends(true);
+    let stored: Vec<String> = tasks(&mut next).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(stored, ends.map(|end| end.task.unwrap()));
+}
+
+#[tokio::test]
+async fn a_page_has_a_bound_of_rows_read_and_of_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let ring = Arc::new(EventRing::new(1, []));
+    let mut keeper = keeper(dir.path(), &ring);
+    let job = Some("j".repeat(1_000));
+    for at in 0..=MAX_READ as i64 {
+        let task = Some(proto::EndedTask { job: job.clone(), ..Default::default() });
+        assert!(keeper.put(Kind::Tasks, &EndRow { at, task }));
+    }
+    let full = keeper.page(Kind::Tasks, 0, usize::MAX, |row: EndRow| row.task);
+    let bytes: usize = full.rows.iter().map(|task| task.encoded_len() + FRAMING_BYTES).sum();
+    assert!((MAX_PAGE_BYTES * 9 / 10..=MAX_PAGE_BYTES).contains(&bytes), "{bytes}");
+    assert!(full.next.is_some());
+    let last = |row: EndRow| (row.at == MAX_READ as i64).then_some(row.at);
+    let part = keeper.page(Kind::Tasks, 0, 10, last);
+    assert_eq!((part.rows.len(), part.next.is_some()), (0, true));
+    // A client gets no empty page before the last.
+    let (history, jobs) = History::queue();
+    let thread = std::thread::spawn(move || keeper.serve(&jobs));
+    assert_eq!(history.page(Kind::Tasks, 0, 10, last).await.unwrap().rows, [MAX_READ as i64]);
+    drop(history);
+    thread.join().unwrap();
 }
 
 #[test]

@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
+use prost::Message as _;
+
 use super::query::Reader;
 use super::request;
 use crate::access::Access;
 use crate::command::CommandError;
 use crate::history::ended;
-use crate::history::{EndRow, History, Kind};
+use crate::history::{EndRow, FRAMING_BYTES, History, Kind, MAX_PAGE_BYTES, MAX_READ};
 use crate::publish::Ended;
 use crate::units::WallTime;
 use crate::{proto, wire};
@@ -19,12 +21,9 @@ use crate::{proto, wire};
 /// Tasks on one page, unless the client asks for another number.
 const PAGE: usize = 1_000;
 
-/// A task has about 150 bytes, and 1,000 with the longest labels: all that are kept stay below the
-/// 4 MiB that a gRPC client takes by default.
+/// All that are in memory. A task has about 150 bytes, with the longest labels 1.2 KiB:
+/// [`MAX_PAGE_BYTES`] may end a page before.
 const MAX_PAGE: usize = 4_096;
-
-/// Rows of the node on one page, some 100 bytes each.
-const ROWS: usize = 5_000;
 
 /// Begins the page token of a place on the disk.
 const STORED: char = 'd';
@@ -93,7 +92,7 @@ pub async fn list(
     let history = access.history.as_ref().filter(|_| request.stored);
     let Some((place, history)) = place.zip(history) else {
         let from = if token.is_empty() { 0 } else { number(token)? };
-        return Ok(in_memory(access, reader, &asked, size, Vec::new(), from));
+        return Ok(in_memory(access, reader, &asked, (size, MAX_PAGE_BYTES), Vec::new(), from));
     };
     let of_it = Arc::clone(&asked);
     let wanted = move |row: EndRow| {
@@ -106,7 +105,7 @@ pub async fn list(
             tasks: page.rows,
             next_page_token: format!("{STORED}{next}"),
         },
-        None => in_memory(access, reader, &asked, size, page.rows, page.unstored),
+        None => in_memory(access, reader, &asked, (size, MAX_PAGE_BYTES), page.rows, page.unstored),
     })
 }
 
@@ -119,29 +118,34 @@ pub fn recent(
     reader: Reader,
     request: &proto::ListHistoryRequest,
 ) -> Result<proto::ListHistoryResponse, CommandError> {
-    Ok(in_memory(access, reader, &Filter::of(request)?, MAX_PAGE, Vec::new(), 0))
+    Ok(in_memory(access, reader, &Filter::of(request)?, (MAX_PAGE, usize::MAX), Vec::new(), 0))
 }
 
-/// `tasks`, and after them those in memory from the end with the number `from` on.
+/// `tasks`, and after them those in memory from the end with the number `from` on: at most so many tasks and
+/// bytes.
 fn in_memory(
     access: &Access,
     reader: Reader,
     asked: &Filter,
-    size: usize,
+    (size, most_bytes): (usize, usize),
     mut tasks: Vec<proto::EndedTask>,
     from: u64,
 ) -> proto::ListHistoryResponse {
     let snapshot = access.snapshot.borrow().clone();
+    let bytes_of = |task: &proto::EndedTask| task.encoded_len() + FRAMING_BYTES;
+    let mut bytes: usize = tasks.iter().map(bytes_of).sum();
     for end in access.events.ended(from) {
         let task = ended::message(&end, &snapshot);
         if !asked.has(end.event.at, &task) {
             continue;
         }
-        if tasks.len() >= size {
+        let task = shown(task, reader);
+        bytes += bytes_of(&task);
+        if tasks.len() >= size || (bytes > most_bytes && !tasks.is_empty()) {
             let next_page_token = end.event.seq.to_string();
             return proto::ListHistoryResponse { tasks, next_page_token };
         }
-        tasks.push(shown(task, reader));
+        tasks.push(task);
     }
     proto::ListHistoryResponse { tasks, next_page_token: String::new() }
 }
@@ -175,7 +179,7 @@ pub async fn node(
         row.at.is_some_and(|at| within(wire::wall_time(&at), since, until))
     };
     let wanted = move |row| Some(row).filter(is_wanted);
-    let page = history.page(kind, from, ROWS, wanted).await?;
+    let page = history.page(kind, from, MAX_READ, wanted).await?;
     let next_page_token = page.next.map_or_else(String::new, |next| next.to_string());
     Ok(proto::ListNodeHistoryResponse { figures: page.rows, next_page_token })
 }
