@@ -130,7 +130,7 @@ impl Shaper {
         self.slots.worst_active().map(|(rank, _)| rank.priority())
     }
 
-    /// When [`Input::Tick`] has something to do.
+    /// When [`Input::Tick`](crate::step::Input::Tick) has something to do.
     pub fn next_deadline(&self) -> Option<BootTime> {
         let first = self.deadlines.first().map(|(deadline, _)| *deadline);
         [first, self.gather_until].into_iter().flatten().min()

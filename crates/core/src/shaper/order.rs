@@ -7,7 +7,7 @@
 //! of what runs nearest to the mean of what runs and waits (of this user), so that computing goes beside
 //! I/O; ties by arrival. A job without a rate is sampled (thesis 2.4.1.1): its first task goes before the
 //! others, at most as many samples at a time as there are active slots. A rate that is not known
-//! otherwise is the hinted one ([`super::hint`]), or counts as the mean. No user comes before another by the rate of its jobs.
+//! otherwise is the hinted one ([`crate::hint`]), or counts as the mean. No user comes before another by the rate of its jobs.
 //!
 //! No request starves: it is overtaken at most [`Policy::overtake_max`] times by others of its user
 //! and priority, the skip bound of delay scheduling (Zaharia et al., EuroSys 2010).
