@@ -42,8 +42,8 @@ fn tasks_run_and_are_promoted_with_their_statuses() {
 
 #[test]
 fn what_is_expected_of_a_task_is_marked() {
-    // No reading measures them meanwhile.
-    let mut daemon = pretending("daemon.sample_period = \"30s\"\n");
+    // No reading measures them meanwhile, and no slot opens for the third as a sample.
+    let mut daemon = pretending("slots.expand = false\ndaemon.sample_period = \"30s\"\n");
     let hinted = |of: &serde_json::Value| (of["class"].clone(), of["hinted"].clone());
     let first = daemon.run(&["--class", "io", "--job", "reads"], &["cat"]);
     assert_eq!(hinted(&daemon.task_of(first)), ("io".into(), true.into()));

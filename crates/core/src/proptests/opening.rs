@@ -283,3 +283,14 @@ fn a_hint_holds_across_a_reservation_with_the_rights_of_who_reserved() {
     assert_eq!(Labels::default().or(hint.clone()).hint, hint.hint);
     assert_eq!(own.clone().or(hint).hint, own.hint);
 }
+
+#[test]
+fn by_the_hint_of_an_admin_a_task_enters_the_lane_and_by_that_of_a_member_not() {
+    let in_lane = |by_member| {
+        let mut shaper = hinted(by_member, 0.01);
+        shaper.cycle(&saturated(60 * SIZE), at(7));
+        shaper.lane().members().count()
+    };
+    assert!(in_lane(false) > 0);
+    assert_eq!(in_lane(true), 0);
+}
