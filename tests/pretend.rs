@@ -65,8 +65,8 @@ fn what_is_expected_of_a_task_is_marked() {
     assert_eq!(hinted(job("reads")), ("io".into(), true.into()));
     assert_eq!(hinted(job("waits")), ("moderate".into(), true.into()));
     assert_eq!(hinted(job("plain")), ("unknown".into(), false.into()));
-    daemon.refused(&["run", "--class", "io", "--rate", "0.1", "--", "true"], 2, "cannot be used");
-    daemon.refused(&["run", "--rate", "1.5", "--", "true"], 2, "0 to 1");
+    daemon.refused(&["run", "--class", "io", "--rate", "0.1", "--", "true"], 125, "cannot be used");
+    daemon.refused(&["run", "--rate", "1.5", "--", "true"], 125, "0 to 1");
     [first, second, third].into_iter().for_each(|task| daemon.finish(task));
 }
 
