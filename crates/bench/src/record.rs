@@ -213,6 +213,9 @@ pub struct Node {
     pub read_bytes: Option<u64>,
     /// Of the disk of the working directory.
     pub written_bytes: Option<u64>,
+    /// The most that MemAvailable (proc_meminfo(5)) was below its value at the begin, of the points of the
+    /// timeline.
+    pub memory_peak_bytes: Option<u64>,
 }
 
 /// One point of a timeline: the node since the point before, the slots now.

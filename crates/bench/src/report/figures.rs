@@ -80,6 +80,8 @@ pub(crate) struct Figures {
     pub(crate) read_bytes: Option<f64>,
     /// Of the disk of the working directory.
     pub(crate) written_bytes: Option<f64>,
+    /// The most that available memory fell in a run.
+    pub(crate) memory_peak_bytes: Option<f64>,
     /// Tasks that ran at a time, mean over the run.
     pub(crate) slots_in_use: Option<f64>,
     /// What lrsd changed in a run.
@@ -161,6 +163,9 @@ impl Figures {
             }),
             read_bytes: median(runs, |run| run.node.read_bytes.map(|bytes| bytes as f64)),
             written_bytes: median(runs, |run| run.node.written_bytes.map(|bytes| bytes as f64)),
+            memory_peak_bytes: median(runs, |run| {
+                run.node.memory_peak_bytes.map(|bytes| bytes as f64)
+            }),
             slots_in_use: median(runs, mean_running),
             decisions: decisions(runs),
         }

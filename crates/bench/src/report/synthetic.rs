@@ -176,6 +176,7 @@ fn fill(run: &mut Run, kind: SettingKind, slots: u32, noise: &mut Noise) {
         steal: Some(0.001),
         others: Some(0.02),
         context_switches: Some((lasted * 4_000.0) as u64),
+        memory_peak_bytes: Some(64 << 20),
         read_bytes: Some(512 << 20),
         written_bytes: Some(300 << 20),
     };

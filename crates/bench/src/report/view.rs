@@ -70,6 +70,7 @@ pub(super) const NODE: &[Column] = &[
         let Figures { read_bytes, written_bytes, .. } = one.figures;
         words::bytes(read_bytes.zip(written_bytes).map(|(read, written)| read + written))
     }),
+    column("memory", On::Page, |one| words::bytes(one.figures.memory_peak_bytes)),
     column("read", On::Page, |one| words::bytes(one.figures.read_bytes)),
     column("written", On::Page, |one| words::bytes(one.figures.written_bytes)),
     column("promoted", On::Page, |one| {

@@ -19,7 +19,7 @@ use super::machine::disk_bytes;
 use super::queue::Queue;
 use super::shared::Bench;
 use super::spawn;
-use super::stage::{Began, Stage};
+use super::stage::{Began, Memory, Stage};
 use super::tasks::{self, Extent, Planned};
 use crate::record::{self, Outcome};
 use crate::suite::template::Template;
@@ -90,6 +90,7 @@ impl Bench<'_> {
             history: History::default(),
             timeline: Vec::new(),
             last: ticks,
+            memory: Memory::now(),
         };
         stage.work(&mut children).await?;
         let lasted = stage.began.at.elapsed();
@@ -100,6 +101,7 @@ impl Bench<'_> {
             mut records,
             mut faults,
             timeline,
+            memory,
             began,
             running,
             lrsd_failed,
@@ -155,6 +157,7 @@ impl Bench<'_> {
                 context_switches: Some(used.context_switches),
                 read_bytes: bytes(|(read, _)| read),
                 written_bytes: bytes(|(_, written)| written),
+                memory_peak_bytes: memory.map(|memory| memory.peak()),
             },
             timeline,
             static_slots: slots.filter(|_| setting.how != How::Alone),

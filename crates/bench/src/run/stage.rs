@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use procfs::Current as _;
 use tokio::time::MissedTickBehavior;
 
 use super::events::{self, History};
@@ -63,6 +64,37 @@ pub(super) struct Stage<'a> {
     pub(super) timeline: Vec<Point>,
     /// At the last point of the timeline.
     pub(super) last: Ticks,
+    /// Of the node; `None`: the kernel does not say.
+    pub(super) memory: Option<Memory>,
+}
+
+/// Bytes of memory that were available: MemAvailable (proc_meminfo(5)).
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    first: u64,
+    least: u64,
+}
+
+impl Memory {
+    /// As a run begins.
+    pub(super) fn now() -> Option<Memory> {
+        let first = available()?;
+        Some(Memory { first, least: first })
+    }
+
+    /// Reads it again; what cannot be read now changes nothing.
+    fn refresh(&mut self) {
+        self.least = available().map_or(self.least, |now| self.least.min(now));
+    }
+
+    /// The most that was taken since the begin.
+    pub(super) fn peak(self) -> u64 {
+        self.first - self.least
+    }
+}
+
+fn available() -> Option<u64> {
+    procfs::Meminfo::current().ok()?.mem_available
 }
 
 /// lrsd's status, and what happened since the one before where that is asked for.
@@ -187,6 +219,9 @@ impl Stage<'_> {
         let ticks = Ticks::now()?;
         let used = ticks.since(self.last);
         self.last = ticks;
+        if let Some(memory) = &mut self.memory {
+            memory.refresh();
+        }
         let mut point = Point {
             at: self.began.at.elapsed().as_secs_f64(),
             effective: used.effective,
