@@ -250,6 +250,8 @@ impl Restore {
     pub fn earlier_boot(&mut self, record: Task) {
         if self.is_live(record.id) {
             self.start.ended.push(record.id);
+            // Whoever is adopted takes a place behind it.
+            self.next_order = self.next_order.max(record.order.0.saturating_add(1));
             // What systemd was sent went with that boot.
             let who = Who { unit: None, ..record.who };
             self.keep(Task { who, ..record }, Observation::default());
@@ -561,5 +563,16 @@ mod tests {
             assert_eq!((restored.tasks.len(), start.ended.len()), (tasks, tasks));
             assert_eq!(start.forget.len(), 1 - tasks);
         }
+    }
+
+    #[test]
+    fn a_task_without_a_record_is_behind_those_of_earlier_boots() {
+        let mut restore = restore(true);
+        let lost = TaskId { number: 3, ..ID };
+        restore.history_state.live.insert(lost, None);
+        restore.earlier_boot(record(Life::Placed(Hold::Kept), Attachment::Own));
+        let (restored, _) = restore.finish(BootTime::default());
+        let order = |id| restored.tasks.iter().find(|task| task.id == id).map(|task| task.order);
+        assert_eq!((order(ID), order(lost)), (Some(Order(1)), Some(Order(2))));
     }
 }

@@ -9,6 +9,8 @@
 //! how many steps in all.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -514,10 +516,12 @@ fn plays(entries: &[Entry], seed: u64) {
         // At any time all of a core can be read back.
         if let Some(core) = player.core().filter(|_| number % 16 == 0) {
             let whole = Entry::Core(Box::new(core.clone()), Moment::default());
-            let read = lrs_recording::decode(&lrs_recording::encode(&whole).unwrap()).unwrap();
+            let read = lrs_recording::decode(&lrs_recording::encode(&whole).unwrap());
+            let read = read.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert_eq!(format!("{whole:?}"), format!("{read:?}"), "seed {seed}");
         }
-        let entry = lrs_recording::decode(&lrs_recording::encode(entry).unwrap()).unwrap();
+        let entry = lrs_recording::decode(&lrs_recording::encode(entry).unwrap());
+        let entry = entry.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         match (player.play(&entry).unwrap(), &entry) {
             (Played::Step(now), Entry::Decided(then)) => {
                 assert!(same(&now, &then.step), "seed {seed}: {then:?} is now {now:?}");
@@ -577,16 +581,29 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods)] // threads of the test, each with worlds of its own
 fn nothing_is_lost_in_random_lives() {
     if let Some(seed) = number("LRS_LIVES_SEED") {
         live(seed, true);
         return;
     }
     let steps = number("LRS_LIVES_STEPS").unwrap_or(8_000);
-    let mut happened = BTreeSet::new();
-    for seed in 0..steps.div_ceil(STEPS as u64) {
-        happened.extend(live(seed, false));
-    }
+    let next = AtomicU64::new(0);
+    let lives = || {
+        let mut happened = BTreeSet::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= steps.div_ceil(STEPS as u64) {
+                return happened;
+            }
+            happened.extend(live(seed, false));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let happened: BTreeSet<EventKind> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(lives)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
     // Else the lives are poorer than they seem.
     let missing = EXPECTED.iter().filter(|kind| !happened.contains(kind));
     let missing: Vec<_> =
