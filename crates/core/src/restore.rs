@@ -289,7 +289,13 @@ impl Restore {
             self.start.ended.push(id);
             self.adopt(id, None, Known::default());
         }
-        let Restore { history_state, tasks, called_off, mut reservations, start, .. } = self;
+        let Restore { history_state, tasks, called_off, mut reservations, mut start, .. } = self;
+        // A task has the place of the reservation it used, and nothing else has: so the reservation is known as
+        // used when the task's record no longer tells, and the daemon was killed before it forgot the
+        // reservation's.
+        let places: BTreeSet<Order> = tasks.values().map(|task| task.order).collect();
+        let used = reservations.iter().filter(|(_, it)| places.contains(&it.order));
+        start.due.used.extend(used.map(|(id, _)| *id));
         reservations.retain(|id, _| !start.due.used.contains(id));
         let mut counters = history_state.counters;
         // No id is used twice, not even that of an admission that is rolled back: it was shown.
@@ -574,5 +580,23 @@ mod tests {
         let (restored, _) = restore.finish(BootTime::default());
         let order = |id| restored.tasks.iter().find(|task| task.id == id).map(|task| task.order);
         assert_eq!((order(ID), order(lost)), (Some(Order(1)), Some(Order(2))));
+    }
+
+    #[test]
+    fn a_reservation_is_used_if_a_task_has_its_place() {
+        let Life::Attaching(Attaching { used: Some(used), .. }) = attaching() else {
+            unreachable!("it is made with one");
+        };
+        let other = Reservation { order: Order(2), ..used.1.clone() };
+        let mut restore = restore(true);
+        let later = ReservationId { number: PROMISE.number + 1, ..PROMISE };
+        restore.reservations.extend([(PROMISE, used.1), (later, other)]);
+        // The daemon stored that the task is placed, and was killed.
+        let placed = record(Life::Placed(Hold::Kept), Attachment::Own);
+        let seen = Observation { occupied: true, main_lives: true, ..Observation::default() };
+        restore.take(placed, seen, Verdict::GoesOn, false);
+        let (restored, start) = restore.finish(BootTime::default());
+        assert_eq!(start.due.used, BTreeSet::from([PROMISE]));
+        assert_eq!(restored.reservations.iter().map(|it| it.0).collect::<Vec<_>>(), [later]);
     }
 }

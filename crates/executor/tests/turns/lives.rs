@@ -522,7 +522,8 @@ fn plays(entries: &[Entry], seed: u64) {
         }
         let entry = lrs_recording::decode(&lrs_recording::encode(entry).unwrap());
         let entry = entry.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        match (player.play(&entry).unwrap(), &entry) {
+        let played = player.play(&entry).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        match (played, &entry) {
             (Played::Step(now), Entry::Decided(then)) => {
                 assert!(same(&now, &then.step), "seed {seed}: {then:?} is now {now:?}");
             }
@@ -602,7 +603,7 @@ fn nothing_is_lost_in_random_lives() {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let happened: BTreeSet<EventKind> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(lives)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        threads.into_iter().flat_map(|thread| thread.join().expect("its panic is above")).collect()
     });
     // Else the lives are poorer than they seem.
     let missing = EXPECTED.iter().filter(|kind| !happened.contains(kind));
