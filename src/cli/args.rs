@@ -310,7 +310,7 @@ pub(super) enum Command {
         args: Vec<OsString>,
     },
     /// LRS against static slots on this machine in under two minutes: a private daemon and real tasks;
-    /// leaves a page with pictures and nothing else
+    /// leaves a directory with a page of pictures and its data
     Demo(DemoArgs),
     /// Completions for a shell, on stdout
     Completions {

@@ -34,7 +34,12 @@ pub(super) fn plot(
         let status = lrsd.get_status(proto::GetStatusRequest {}).await?.into_inner();
         Ok(status.node.map(|node| node.hostname).unwrap_or_default())
     })?;
-    let begin = window.since.unwrap_or_else(|| ended(first));
+    // Before the history begins there is nothing to show.
+    // `as` saturates
+    let lasted = (f64::from(first.seconds) * 1e6) as i64;
+    let kept = ended(first).unix_micros().saturating_sub(lasted);
+    let begin = window.since.map_or(kept, |since| since.unix_micros().max(kept));
+    let begin = WallTime::from_unix_micros(begin);
     let end = window.until.unwrap_or(clock::now().wall).max(begin);
     let axis = Axis::of(begin, end, times)?;
     let figures: Vec<Figures<'_>> = rows

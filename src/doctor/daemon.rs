@@ -109,7 +109,7 @@ pub(super) fn daemon(facts: &Facts, config: &Config) -> Check {
         }
         (Socket::Served { pid, answers: false }, _) => {
             let who = pid.map_or(String::from("another process"), |pid| format!("pid {pid}"));
-            Check::warn(
+            Check::fail(
                 ID,
                 format!("{who} listens at {path} and does not answer within a second"),
                 "look at its log, then restart it: running tasks are not touched",

@@ -17,7 +17,9 @@ pub(super) fn check(facts: &Facts, config: &Config) -> Option<Check> {
             return Some(Check::ok(ID, "no group beside LRS's uses the CPU at the moment"));
         }
         Ok(busy) => busy,
-        Err(reason) => return Some(Check::unknown(ID, reason, "run doctor as root")),
+        Err(reason) => {
+            return Some(Check::unknown(ID, reason, "top or ps says whether services are busy"));
+        }
     };
     let names = busy.iter().take(3).map(|group| format!("{} {:.2}", group.name, group.cpus));
     let names = names.collect::<Vec<_>>().join(", ");

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::core::cpus::CpuSet;
 use crate::core::model::TaskId;
 use crate::core::task::Halt;
-use crate::executor::job::{Check, ReadRequest};
+use crate::executor::job::{CHECK_EVERY, Check, ReadRequest};
 use crate::executor::message::{Ahead, CycleReport, Message};
 use crate::sample::{Sample, Sampler};
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -25,8 +25,10 @@ struct Watched {
     files: OpenFiles,
     /// CPU time at the last look.
     cpu: Option<Duration>,
-    /// It had used none since the look before.
-    idle: bool,
+    /// Cycles in which it has used none.
+    slept: u32,
+    /// The CPUs that its main process may run on, where those are fewer than all; the outer `None`: not read yet.
+    cpus: Option<Option<CpuSet>>,
     /// Who was in it at the last look and was the owner's, where that matters.
     known: Vec<Pid>,
 }
@@ -39,15 +41,26 @@ impl Watched {
     }
 
     /// What others did to the task; `None`: it was not looked at. One that used the CPU since the last
-    /// look runs, unless it is known to be halted since; one that has slept for cycles is looked at when
-    /// its weights are.
+    /// look runs, unless it is known to be halted since; one that has slept for cycles is looked at one time
+    /// in four that its weights are: a dozen system calls, and before a promotion it is looked at anyway.
     fn halt(&mut self, tree: &TierTree, check: &Check, ran: bool) -> Option<Option<Halt>> {
-        let was_idle = std::mem::replace(&mut self.idle, !ran);
-        if check.frozen || ran && !check.halted || was_idle && !check.halted && !check.weights {
+        self.slept = if ran { 0 } else { self.slept.saturating_add(1) };
+        let is_turn =
+            self.slept <= 1 || check.weights && self.slept % (4 * CHECK_EVERY) < CHECK_EVERY;
+        if check.frozen || !check.halted && (ran || !is_turn) {
             return None;
         }
         // One that cannot be read is ending.
         tree.halt(&check.group, check.main).ok()
+    }
+
+    /// The CPUs that its main process may run on, where those are fewer than `all`. Of a task that sleeps they
+    /// are read when its weights are.
+    fn narrower(&mut self, check: &Check, ran: bool, all: &CpuSet) -> Option<CpuSet> {
+        if self.cpus.is_none() || ran || check.weights {
+            self.cpus = Some(check.main.and_then(|main| narrower(main, all)));
+        }
+        self.cpus.clone().flatten()
     }
 }
 
@@ -68,8 +81,8 @@ fn narrower(process: ProcessRef, all: &CpuSet) -> Option<CpuSet> {
     (cpus != *all && !cpus.is_empty()).then_some(cpus)
 }
 
-/// How often it is read what makes tiers, where cycles are shorter: four files for each disk.
-const EFFECTS_EVERY: Duration = Duration::from_secs(1);
+/// How often it is read what makes tiers: four files for each disk, a third of what lrsd reads without tasks.
+const EFFECTS_EVERY: Duration = Duration::from_secs(10);
 
 /// Reads until the loop drops its end.
 pub(super) fn read_all(
@@ -122,15 +135,12 @@ pub(super) fn read_all(
                         .check
                         .into_iter()
                         .filter_map(|check| {
-                            let Check { task, group, level, slice, owner, main, .. } = &check;
-                            let of_node = sample.node.cpus.as_ref();
-                            let cpus =
-                                main.zip(of_node).and_then(|(main, all)| narrower(main, all));
-                            pinned.extend(cpus.map(|cpus| (*task, cpus)));
+                            let Check { task, group, level, slice, owner, .. } = &check;
                             let watched = kept.entry(*task).or_insert_with(|| Watched {
                                 files: tree.keep(group),
                                 cpu: None,
-                                idle: false,
+                                slept: 0,
+                                cpus: None,
                                 known: Vec::new(),
                             });
                             let known = &mut watched.known;
@@ -142,6 +152,9 @@ pub(super) fn read_all(
                             let ran = watched.ran(cpu_of(&sample, *task));
                             let halt = watched.halt(tree, &check, ran);
                             halts.extend(halt.map(|halt| (*task, halt)));
+                            let of_node = sample.node.cpus.as_ref();
+                            let cpus = of_node.and_then(|all| watched.narrower(&check, ran, all));
+                            pinned.extend(cpus.map(|cpus| (*task, cpus)));
                             let files = &mut watched.files;
                             let found = if check.weights {
                                 let wanted = (*level, *slice);

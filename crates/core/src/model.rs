@@ -138,6 +138,14 @@ pub struct JobKey {
     pub kind: Option<Label>,
 }
 
+impl JobKey {
+    /// Whether it is the program of tasks that named no job ([`Labels::program`]).
+    pub fn is_program(&self) -> bool {
+        let job = self.job.as_str();
+        job.starts_with('(') && job.ends_with(')')
+    }
+}
+
 /// Programs that say nothing of what a task does: they run a script or another program.
 const RUN_OTHERS: [&str; 34] = [
     "R", "Rscript", "ash", "bash", "bun", "chrt", "dash", "deno", "doas", "env", "fish", "ionice",

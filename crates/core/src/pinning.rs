@@ -9,7 +9,7 @@
 //! A task that may run on every CPU needs no place of its own in the matching: it takes what is left.
 //!
 //! Limits. At most [`MOST`] tasks of each tier are looked at, first those that come first. What counts is
-//! the affinity of a task's main process, once a cycle: threads that pin themselves are not seen, and a
+//! the affinity of a task's main process, once a cycle, of one that sleeps each fourth: threads that pin themselves are not seen, and a
 //! new task counts as pinned to nothing until the cycle after its admission.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -227,6 +227,9 @@ pub struct CycleRequest {
     pub plan: Option<WeightPlan>,
 }
 
+/// Cycles between two checks of a task's weights and of where its main process is.
+pub const CHECK_EVERY: u32 = 4;
+
 /// A group to look at.
 #[derive(Debug)]
 pub struct Check {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::{Check, CycleRequest};
+use super::job::{CHECK_EVERY, Check, CycleRequest};
 use super::message::{CycleReport, Readback};
 use super::world::World;
 use super::{Executor, Loop};
@@ -328,9 +328,6 @@ impl<W: World> Executor<'_, W> {
 /// Tasks that are looked at in one turn of the loop: about 0.2 ms.
 const LOOK_BATCH: usize = 16;
 
-/// Cycles between two checks of a task's weights and at where its main process is.
-const CHECK_EVERY: u64 = 4;
-
 /// Whether weights and place of a task are checked in this cycle: when it is its turn, and in
 /// every cycle while another writer may be fighting over it
 /// ([`CONTEST_REPAIRS`](lrs_core::task::CONTEST_REPAIRS)).
@@ -341,7 +338,7 @@ fn is_checked(task: &Task, cycle: u64, now: BootTime) -> bool {
 /// Whether a task has its turn in this cycle. Tasks admitted one after the
 /// other have their turns one after the other.
 fn is_turn(task: TaskId, cycle: u64) -> bool {
-    task.number.wrapping_add(cycle).is_multiple_of(CHECK_EVERY)
+    task.number.wrapping_add(cycle).is_multiple_of(u64::from(CHECK_EVERY))
 }
 
 /// When, within a period, look `look` of `looks` is taken: each at a random place of its own
@@ -364,7 +361,7 @@ mod tests {
 
     #[test]
     fn each_task_has_its_turn_every_few_cycles_and_not_all_at_once() {
-        for cycle in 0..3 * CHECK_EVERY {
+        for cycle in 0..u64::from(3 * CHECK_EVERY) {
             let task = |number| TaskId { epoch: 1, number };
             let due = (0..100).filter(|number| is_turn(task(*number), cycle)).count();
             assert_eq!(due, 25);

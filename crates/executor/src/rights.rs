@@ -68,7 +68,7 @@ impl fmt::Display for Action {
             Action::ActOnWaiter => "end the wait of a request",
             Action::ShapeUnit => "shape a unit of systemd's",
             Action::Integrate => "speak for a scheduler",
-            Action::Operate => "drain, resume or reload",
+            Action::Operate => "drain, resume, reload or record",
         })
     }
 }
@@ -126,11 +126,11 @@ impl Rights {
                 "uid {} may not {action}: that takes root or a uid listed in [grpc] integrations",
                 caller.uid
             ))),
-            (Role::Reader, _) => Err(self.only_reading(caller, action)),
-            (Role::Member | Role::Integration, Action::Operate) => Err(denied(format!(
+            (_, Action::Operate) => Err(denied(format!(
                 "uid {} may not {action}: that takes root or a uid listed in [grpc] admins",
                 caller.uid
             ))),
+            (Role::Reader, _) => Err(self.only_reading(caller, action)),
             (Role::Member | Role::Integration, Action::ShapeUnit) => Err(denied(format!(
                 "uid {} may not {action}: its weight counts against its neighbours', so that takes \
                  root or a uid listed in [grpc] admins; a process of one's own can be admitted by \
@@ -363,7 +363,9 @@ mod tests {
         let member = caller(1000, &[LRS]);
         let text = message(&rights(), &member, Action::ActOnTask, Some(3));
         assert!(text.contains("belongs to uid 3"), "{text}");
-        let text = message(&rights(), &member, Action::Operate, None);
-        assert!(text.contains("[grpc] admins"), "{text}");
+        for caller in [&member, &reader] {
+            let text = message(&rights(), caller, Action::Operate, None);
+            assert!(text.contains("[grpc] admins") && !text.contains("usermod"), "{text}");
+        }
     }
 }

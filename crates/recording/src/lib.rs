@@ -150,12 +150,13 @@ impl<R: Read> Reader<R> {
     /// The first entry, which all recordings have.
     ///
     /// # Errors
-    /// It is none, or one of a later version.
+    /// It is none, one of a later version, or cut before its first entry.
     pub fn header(&mut self) -> Result<Header, Bad> {
         match self.entry() {
             Ok(Some(Entry::Header(header))) => Ok(header),
             Err(Bad::Newer { format, version }) => Err(Bad::Newer { format, version }),
             Err(Bad::Io(error)) => Err(Bad::Io(error)),
+            Err(Bad::Cut) => Err(Bad::Cut),
             _ => Err(Bad::Foreign),
         }
     }

@@ -60,7 +60,7 @@ impl Workdir {
         let path = base.join(&name);
         std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
             Failure::failed(format!("cannot create {}: {error}", path.display()))
-                .hint("--dir names another place")
+                .hint("--dir names a directory that is there")
         })?;
         Ok(Workdir { path, name })
     }
@@ -189,7 +189,8 @@ async fn wait(
                 continue;
             }
             () = until(ends) => {
-                say(format_args!("the {what} hangs; ending it"));
+                let limit = limit.unwrap_or_default().as_secs();
+                say(format_args!("the {what} is not over after {limit} s, its limit; ending it"));
                 Signal::SIGALRM
             }
         };

@@ -39,23 +39,41 @@ pub(in crate::doctor) fn read(mount: &Path, own: &Path) -> Reading<Vec<Neighbour
         })
         .collect();
     busy.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
-    Ok(busy)
+    match unread(mount, own)? {
+        Some(group) if busy.is_empty() => Err(format!(
+            "{} has processes, and no file of it says how much CPU they use (cpuacct is another mount)",
+            group.display()
+        )),
+        _ => Ok(busy),
+    }
 }
 
 /// CPU time of each group; one that ends meanwhile is left out.
 fn usages(mount: &Path, own: &Path) -> Reading<BTreeMap<PathBuf, Duration>> {
+    let all = groups(mount, own)?.into_iter();
+    Ok(all.filter_map(|group| usage(&group).map(|usage| (group, usage))).collect())
+}
+
+/// A group with processes whose CPU time is not known.
+fn unread(mount: &Path, own: &Path) -> Reading<Option<PathBuf>> {
+    let has_processes = |group: &Path| {
+        std::fs::read(group.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
+    };
+    let mut all = groups(mount, own)?.into_iter();
+    Ok(all.find(|group| usage(group).is_none() && has_processes(group)))
+}
+
+/// The groups beside those of LRS.
+fn groups(mount: &Path, own: &Path) -> Reading<Vec<PathBuf>> {
     let failed = |error| format!("cannot list {}: {error}", mount.display());
-    let mut usages = BTreeMap::new();
+    let mut groups = Vec::new();
     for entry in std::fs::read_dir(mount).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path != own
-            && !path.ends_with("lrsd.slice")
-            && let Some(usage) = usage(&path)
-        {
-            usages.insert(path, usage);
+        if path != own && !path.ends_with("lrsd.slice") {
+            groups.push(path);
         }
     }
-    Ok(usages)
+    Ok(groups)
 }
 
 fn usage(group: &Path) -> Option<Duration> {
@@ -88,5 +106,7 @@ mod tests {
             .collect();
         assert_eq!(found, [("system.slice", 2), ("yarn", 3)]);
         assert_eq!(read(mount.path(), mount.path()).unwrap(), [], "none of them moves");
+        std::fs::write(mount.path().join("empty/cgroup.procs"), "17\n").unwrap();
+        assert!(read(mount.path(), mount.path()).unwrap_err().contains("empty has processes"));
     }
 }

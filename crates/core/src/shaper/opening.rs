@@ -171,7 +171,10 @@ impl Shaper {
             return false;
         }
         let mut inputs = Map::new();
-        inputs.insert("job".into(), json!(job.job));
+        // Events are for all; what program a task is of is for its user and admins.
+        if !job.is_program() {
+            inputs.insert("job".into(), json!(job.job));
+        }
         inputs.insert("task_bytes".into(), json!(resident));
         inputs.insert("memory_available_bytes".into(), json!(available));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
