@@ -69,6 +69,9 @@ pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, 
     super::each::tell(args.parent, matches!(slot, Slot::Outer(_)));
     match slot {
         Slot::Own(task) => {
+            if is_elsewhere(&task) {
+                return Err(not_this_one(lrsd, *task));
+            }
             if let Some(because) = &task.stays_because {
                 say(format_args!("lrsctl: warning: {}", stays(&task, because)));
             }
@@ -83,6 +86,32 @@ pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, 
         }
     }
     program.execute()
+}
+
+/// Whether lrsd has put another process into the slot than this one: its group is not where this is. In
+/// a container the pid differs and the group does not.
+fn is_elsewhere(task: &proto::Task) -> bool {
+    let is_own = task.attachment == proto::Attachment::Own as i32;
+    let group = task.cgroup.as_deref().filter(|_| is_own).and_then(|path| path.rsplit('/').next());
+    let pid = i32::try_from(std::process::id()).ok();
+    // Without /proc it is not known.
+    let (Some(group), Ok(here)) = (group, std::fs::read_to_string("/proc/self/cgroup")) else {
+        return false;
+    };
+    task.pid != pid && !here.lines().any(|line| line.rsplit('/').next() == Some(group))
+}
+
+/// The slot is another process's: it is given back.
+fn not_this_one(lrsd: &Lrsd, task: proto::Task) -> Failure {
+    let pid = task.pid.map_or_else(String::new, |pid| format!(", pid {pid},"));
+    let kept = super::manage::release(lrsd, task.id).err();
+    let kept =
+        kept.map_or_else(String::new, |failure| format!("; and it keeps the slot: {failure}"));
+    Failure::failed(format!(
+        "lrsd at {lrsd} gave the slot to another process{pid} and not to this one: that socket is \
+         forwarded from another machine{kept}"
+    ))
+    .hint("a task runs on the node of its lrsd: ssh NODE lrsctl run ...")
 }
 
 /// `lrsctl admit`: each process or unit becomes a task; one id a line.

@@ -168,13 +168,14 @@ impl EventReader<'_> {
     }
 
     fn event(&mut self, event: proto::Event, past: bool, out: &mut Output) -> Result<(), Failure> {
-        let task = event.task.as_deref().unwrap_or_default();
-        let names = Names::of_event(&event).or_else(|| self.names.get(task).cloned());
-        match &*event.r#type {
-            "completed" | "released" => drop(self.names.remove(task)),
+        // What is about no task (slots, the guard) has no names but its own.
+        let task = event.task.as_deref();
+        let names = Names::of_event(&event).or_else(|| self.names.get(task?).cloned());
+        match (&*event.r#type, task) {
+            ("completed" | "released", Some(task)) => drop(self.names.remove(task)),
             // It may come after the end.
-            "exit" => {}
-            _ => {
+            ("exit", _) | (_, None) => {}
+            (_, Some(task)) => {
                 names.clone().map(|names| self.names.insert(task.to_owned(), names));
             }
         }

@@ -9,6 +9,7 @@ use super::events;
 use super::failure::{Exit, Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Output, printable, say};
+use super::queue;
 use super::show;
 use super::show::when::Times;
 use super::values::Since;
@@ -56,7 +57,7 @@ pub(super) fn why(
     Ok(())
 }
 
-/// No task has this name; a job may.
+/// No task has this name; a job may, or what waits for a slot.
 fn of_job(
     lrsd: &Lrsd,
     job: &str,
@@ -70,7 +71,11 @@ fn of_job(
     let args = EventsArgs { job: Some(job.to_owned()), ..EventsArgs::default() };
     let past = events::past(lrsd, args, times, out)?;
     if past.is_empty() {
-        return Err(failure);
+        let waits = ask(lrsd, Purpose::Other, |lrsd| queue::id_of(lrsd, job))?;
+        return match waits.filter(|_| !out.is_json()) {
+            Some(id) => queue::one(lrsd, id, out),
+            None => Err(failure),
+        };
     }
     let story = proto::ExplainResponse {
         events: past.into_iter().map(|(event, _)| event).collect(),

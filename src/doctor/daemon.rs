@@ -70,10 +70,10 @@ pub(super) fn group(facts: &Facts, options: &DoctorOptions) -> Check {
     }
 }
 
-/// Descriptors that lrsd keeps free for clients, pidfds and its own files, and files that it
-/// likes to keep open for each task (CPU, disk, two of pressure, memory, `cgroup.events`).
+/// Descriptors that lrsd keeps free for clients and its own files, and those that it likes to keep
+/// open for each task (CPU, disk, two of pressure, two weights, threads, `cgroup.events`, a pidfd).
 const HEADROOM: u64 = 1024;
-const FILES_PER_TASK: u64 = 6;
+const FILES_PER_TASK: u64 = 9;
 
 pub(super) fn descriptors(facts: &Facts, config: &Config) -> Check {
     const ID: &str = "descriptors";

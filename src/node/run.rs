@@ -53,8 +53,12 @@ pub fn run(
         let before = daemon.core().totals().promoted;
         daemon.turn(happened, now);
         let promoted = daemon.core().totals().promoted.saturating_sub(before);
+        let done = clock::boot_time();
         if promoted > 0 {
-            last_turn.promoted(promoted, clock::boot_time().since(now.boot));
+            last_turn.promoted(promoted, done.since(now.boot));
+        }
+        for free in daemon.began() {
+            last_turn.began(done.since(*free));
         }
         daemon.turned(clock::cpu_time());
         last_turn.ended(now.boot);

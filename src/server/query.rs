@@ -38,6 +38,7 @@ pub fn status(access: &Access, now: BootTime) -> Arc<proto::Status> {
     daemon.cpu_seconds = Some(clock::cpu_time().as_secs_f64());
     daemon.resident_bytes = resident();
     daemon.promotion_seconds = Some(access.last_turn.promotions());
+    daemon.slot_gap_seconds = Some(access.last_turn.slot_gaps());
     daemon.events =
         counts.events.iter().map(|(kind, count)| (kind.as_str().to_owned(), *count)).collect();
     daemon.failed = Some(counts.failed);

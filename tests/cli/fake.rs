@@ -303,8 +303,12 @@ impl Shaper for Served {
         Err(Failure::permission_denied("recording needs an admin"))
     }
 
-    async fn explain(&self, _: Request<ExplainRequest>) -> Answer<ExplainResponse> {
-        Ok(Response::new(self.0.lock().unwrap().story.clone()))
+    async fn explain(&self, request: Request<ExplainRequest>) -> Answer<ExplainResponse> {
+        let (script, asked) = (self.0.lock().unwrap(), request.into_inner());
+        if script.queue.iter().any(|queued| queued.name.as_ref() == Some(&asked.id)) {
+            return Err(Failure::not_found("no id"));
+        }
+        Ok(Response::new(script.story.clone()))
     }
 
     async fn get_yarn(&self, _: Request<GetYarnRequest>) -> Answer<YarnStatus> {

@@ -328,8 +328,9 @@ fn tasks_are_picked_and_sorted_by_fields_of_the_json() {
 fn events_are_picked_by_task_job_type_and_number_and_have_names() {
     use event_stream_item::Item;
     let inputs = lrs::wire::proto_object(json!({"job": "j", "name": "n"}).as_object().unwrap());
+    let of_slots = lrs::wire::proto_object(json!({"job": "k"}).as_object().unwrap());
     let event = |seq: u64, kind: &str, task: u32, inputs: Option<prost_types::Struct>| {
-        let task = Some(format!("t0-{task}"));
+        let task = (task > 0).then(|| format!("t0-{task}"));
         Item::Event(Event {
             seq,
             at: time(0),
@@ -345,6 +346,8 @@ fn events_are_picked_by_task_job_type_and_number_and_have_names() {
             event(2, "admitted", 2, None),
             event(3, "promoted", 1, None),
             event(4, "completed", 1, None),
+            event(5, "expanded", 0, Some(of_slots)),
+            event(6, "guard", 0, None),
         ],
         ..Script::default()
     });
@@ -354,15 +357,33 @@ fn events_are_picked_by_task_job_type_and_number_and_have_names() {
         let first = |line: &str| line.split(' ').next().unwrap().to_owned();
         ended.out.lines().map(first).collect::<Vec<_>>()
     };
-    assert_eq!(numbers(&[]), ["1", "2", "3", "4"]);
+    assert_eq!(numbers(&[]), ["1", "2", "3", "4", "5", "6"]);
     assert_eq!(numbers(&["--task", "n"]), ["1", "3", "4"]);
     assert_eq!(numbers(&["--task", "2"]), ["2"]);
     assert_eq!(numbers(&["--job", "j", "--type", "promoted,completed"]), ["3", "4"]);
-    assert_eq!(numbers(&["-n", "2"]), ["3", "4"]);
+    assert_eq!(numbers(&["-n", "2"]), ["5", "6"]);
+    assert_eq!(numbers(&["--job", "k"]), ["5"], "the next one is about no job");
     assert_eq!(numbers(&["-n", "1", "--type", "admitted"]), ["2"]);
     assert_eq!(numbers(&["--since", "1h"]), [""; 0], "all of them are old");
     let lines = fake.run(&["events", "--no-follow", "--type", "promoted", "--utc"]).out;
     assert_eq!(lines, "3 1970-01-01 00:00:00.000006Z promoted t0-1 (j n)\n");
+}
+
+#[test]
+fn why_of_a_request_that_waits_is_its_place_and_reason() {
+    let queued = Queued {
+        id: "w0-3".into(),
+        name: Some("waits".into()),
+        place: Some(2),
+        reason: "draining".into(),
+        since: time(0),
+        ..Queued::default()
+    };
+    let fake = Fake::start(Script { queue: vec![queued], ..Script::default() });
+    let ended = fake.run(&["why", "waits"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.out.contains("place 2 in the queue, the node is draining"), "{ended:?}");
+    assert_eq!(fake.run(&["why", "waits", "--json"]).code, Some(1), "it has no events");
 }
 
 #[test]

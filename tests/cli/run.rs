@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use super::fake::{Ended, Fake, Script};
-use lrs::proto::{EndedTask, Queued, Task};
+use lrs::proto::{Attachment, EndedTask, Queued, Task};
 use tonic::Status as Failure;
 
 fn wait_ms(fake: &Fake) -> Vec<u64> {
@@ -25,6 +25,22 @@ fn run_becomes_the_command_with_its_own_pid_and_status() {
     let request = &script.admitted[0];
     assert_eq!((request.pid, request.wait_ms, request.wait_forever), (0, 0, false));
     assert_eq!((request.name.as_deref(), request.priority), (Some("n"), None));
+}
+
+#[test]
+fn a_slot_that_another_process_got_is_given_back() {
+    let task = Task {
+        attachment: Attachment::Own as i32,
+        cgroup: Some("/lrs/t0000000-1".into()),
+        pid: Some(7),
+        ..Task::default()
+    };
+    let fake = Fake::start(Script { task, ..Script::default() });
+    let ended = fake.run(&["run", "--", "echo", "ran"]);
+    assert_eq!((ended.code, &*ended.out), (Some(125), ""), "{ended:?}");
+    for part in ["pid 7, and not to this one", "keeps the slot: task", "ssh NODE lrsctl run"] {
+        assert!(ended.err.contains(part), "{part}: {ended:?}");
+    }
 }
 
 #[test]

@@ -110,19 +110,31 @@ pub(super) fn space(suite: &Suite, workdir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the output directory, if it is not one to `resume`; answers its absolute path.
+/// Makes the output directory, if it is not one to `resume`; answers its absolute path. That of a demo
+/// goes where its data were, if no other is asked for: whoever tries a demo may be in a source tree.
 pub(super) fn output(
     asked: Option<&Path>,
     resume: bool,
     what: &str,
     suite: &Suite,
+    workdir: &Path,
 ) -> Result<PathBuf, Failure> {
-    let path = asked.map_or_else(|| default_output(what, suite), Path::to_owned);
+    let name = || default_output(what, suite);
+    let beside = asked.is_none().then(|| workdir.parent()).flatten().filter(|_| what == suite.name);
+    let path = match (asked, beside) {
+        (Some(asked), _) => asked.to_owned(),
+        (None, Some(directory)) => directory.join(name()),
+        (None, None) => name(),
+    };
     let path = std::path::absolute(&path).unwrap_or(path);
     let cannot = |what: &str, path: &Path, error: std::io::Error| {
         Failure::failed(format!("cannot {what} {}: {error}", path.display()))
             .hint("--out names another place; nothing was run")
     };
+    if beside.is_some() {
+        // Others may write there too, and could have guessed its name.
+        std::fs::create_dir(&path).map_err(|error| cannot("create", &path, error))?;
+    }
     let logs = path.join("logs");
     std::fs::create_dir_all(&logs).map_err(|error| cannot("create", &logs, error))?;
     let runs = runs_file(&path);

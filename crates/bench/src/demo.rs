@@ -27,7 +27,7 @@ pub struct DemoArgs {
     /// Where to work, a disk rather than a tmpfs [default: $TMPDIR or /var/tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where the report with its pictures goes [default: lrs-demo-TIME]
+    /// Where the report with its pictures goes [default: lrs-demo-TIME beside the data]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

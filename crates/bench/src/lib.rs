@@ -156,7 +156,7 @@ fn start(it: &Start<'_>) -> Result<(), Failure> {
     let [demo, bench] = PREFIXES;
     let workdir = Workdir::make(it.dir, if it.what == "demo" { demo } else { bench })?;
     check::space(it.suite, &workdir.path)?;
-    let output = check::output(it.out, it.resume, it.what, it.suite)?;
+    let output = check::output(it.out, it.resume, it.what, it.suite, &workdir.path)?;
     let copy = output.join(SUITE);
     // With --out where the suite is, the copy may be the suite.
     if std::fs::read_to_string(&copy).ok().as_deref() != Some(it.text) {

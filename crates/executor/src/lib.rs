@@ -227,4 +227,6 @@ struct State<W> {
     snapshot: watch_channel::Sender<Arc<Snapshot>>,
     events: Arc<EventRing>,
     answers: Vec<Box<dyn FnOnce() + Send>>,
+    /// When the slots came free that tasks put in place in this turn had waited for.
+    began: Vec<BootTime>,
 }

@@ -284,7 +284,11 @@ impl<W: World> Executor<'_, W> {
             self.tell_unit(id, level);
         }
         let admission = self.state.entries.get_mut(&id).map(|entry| entry.take_admission());
-        let Admission { replies, found_replies, .. } = admission.unwrap_or_default();
+        let Admission { replies, found_replies, waited, .. } = admission.unwrap_or_default();
+        if let Some(task) = self.core.task(id).filter(|_| waited) {
+            // In the very input that freed a slot it is given to a request that waits.
+            self.state.began.push(task.admitted_at.boot);
+        }
         for reply in found_replies {
             self.answer(Some(reply), Ok(id));
         }

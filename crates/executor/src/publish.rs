@@ -72,26 +72,49 @@ pub fn exit(exit: Option<Exit>) -> (Option<i32>, Option<i32>) {
 }
 
 /// When the loop last finished a turn, which no snapshot tells: one that hangs makes none; and how
-/// long the turns took that promoted tasks.
+/// long promotions and slot gaps took.
 #[derive(Debug)]
 pub struct LastTurn {
     at: AtomicU64,
-    promotions: [AtomicU64; BOUNDS.len() + 1],
-    promotions_micros: AtomicU64,
+    promotions: Times,
+    gaps: Times,
 }
 
-/// Upper bounds of `Daemon.promotion_seconds`.
+/// Upper bounds of the histograms of `Daemon`, in seconds.
 const BOUNDS: [f64; 12] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+
+/// How often something took how long.
+#[derive(Debug, Default)]
+struct Times {
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+impl Times {
+    fn add(&self, times: u64, took: Duration) {
+        let bucket = BOUNDS.partition_point(|bound| *bound < took.as_secs_f64());
+        if let Some(count) = self.counts.get(bucket) {
+            count.fetch_add(times, Ordering::Relaxed);
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).saturating_mul(times);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn histogram(&self) -> proto::Histogram {
+        proto::Histogram {
+            bounds: BOUNDS.to_vec(),
+            counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+            sum: Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64(),
+        }
+    }
+}
 
 impl LastTurn {
     /// `now` stands for the first one.
     pub fn new(now: BootTime) -> LastTurn {
-        LastTurn {
-            at: AtomicU64::new(micros(now)),
-            promotions: Default::default(),
-            promotions_micros: AtomicU64::new(0),
-        }
+        let at = AtomicU64::new(micros(now));
+        LastTurn { at, promotions: Times::default(), gaps: Times::default() }
     }
 
     /// A turn that began at `now` has ended.
@@ -106,22 +129,22 @@ impl LastTurn {
 
     /// A turn that promoted so many tasks `took` so long.
     pub fn promoted(&self, tasks: u64, took: Duration) {
-        let bucket = BOUNDS.partition_point(|bound| *bound < took.as_secs_f64());
-        if let Some(count) = self.promotions.get(bucket) {
-            count.fetch_add(tasks, Ordering::Relaxed);
-        }
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).saturating_mul(tasks);
-        self.promotions_micros.fetch_add(micros, Ordering::Relaxed);
+        self.promotions.add(tasks, took);
+    }
+
+    /// The task of a request that waited began so long after its slot came free.
+    pub fn began(&self, after: Duration) {
+        self.gaps.add(1, after);
     }
 
     /// All promotions by the time of their turns.
     pub fn promotions(&self) -> proto::Histogram {
-        proto::Histogram {
-            bounds: BOUNDS.to_vec(),
-            counts: self.promotions.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
-            sum: Duration::from_micros(self.promotions_micros.load(Ordering::Relaxed))
-                .as_secs_f64(),
-        }
+        self.promotions.histogram()
+    }
+
+    /// All slots that requests waited for, by how long they were empty.
+    pub fn slot_gaps(&self) -> proto::Histogram {
+        self.gaps.histogram()
     }
 }
 
@@ -356,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn promotions_are_in_the_bucket_of_their_turn() {
+    fn promotions_are_in_the_bucket_of_their_turn_and_slot_gaps_apart() {
         let turns = LastTurn::new(BootTime::default());
         turns.promoted(1, Duration::from_micros(100));
         turns.promoted(3, Duration::from_micros(101));
@@ -366,5 +389,9 @@ mod tests {
         assert_eq!((promotions.counts[0], promotions.counts[1]), (1, 3));
         assert_eq!(promotions.counts.last(), Some(&1));
         assert!((promotions.sum - 2.000_403).abs() < 1e-9, "{}", promotions.sum);
+        assert_eq!(turns.slot_gaps().counts.iter().sum::<u64>(), 0);
+        turns.began(Duration::from_millis(1));
+        let gaps = turns.slot_gaps();
+        assert_eq!((gaps.counts[3], gaps.counts.iter().sum::<u64>()), (1, 1));
     }
 }

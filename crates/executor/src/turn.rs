@@ -62,6 +62,12 @@ impl<W: World> Loop<W> {
         &self.core
     }
 
+    /// Of the tasks that the last turn put in place and that had to wait for a slot: when theirs came
+    /// free.
+    pub fn began(&self) -> &[BootTime] {
+        &self.state.began
+    }
+
     /// How long nothing is due.
     pub fn until_next(&mut self, now: Moment) -> Duration {
         self.executor(now).until_next()
@@ -71,6 +77,7 @@ impl<W: World> Loop<W> {
     pub fn turn(&mut self, happened: Happened, now: Moment) {
         let Happened { ends, messages, commands, cpu } = happened;
         self.state.pacing.begin_turn(cpu);
+        self.state.began.clear();
         // All ends of a turn together, so that no task that ended in the same instant is promoted.
         let suspects = self.with(now, |executor| executor.take_exits(&ends));
         self.with(now, |executor| executor.check_ended(&suspects));

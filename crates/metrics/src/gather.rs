@@ -83,8 +83,12 @@ fn daemon(status: &proto::Status, to: &mut Samples) {
     if let Some(lost) = daemon.history_lost {
         to.count(&of::HISTORY_LOST, &[], lost);
     }
-    if let Some(promotion) = daemon.promotion_seconds.as_ref().and_then(histogram) {
-        to.put(&of::PROMOTION, &[], promotion);
+    for (of, times) in
+        [(&of::PROMOTION, &daemon.promotion_seconds), (&of::SLOT_GAP, &daemon.slot_gap_seconds)]
+    {
+        if let Some(times) = times.as_ref().and_then(histogram) {
+            to.put(of, &[], times);
+        }
     }
 }
 

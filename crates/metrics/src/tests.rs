@@ -87,6 +87,11 @@ fn full() -> Reading {
                 counts: vec![5, 2, 1],
                 sum: 0.1,
             }),
+            slot_gap_seconds: Some(proto::Histogram {
+                bounds: vec![0.001],
+                counts: vec![4, 3],
+                sum: 0.5,
+            }),
             events: [("expanded".to_owned(), 3), ("from a later lrsd".to_owned(), 1)].into(),
             failed: Some(2),
             history_lost: Some(5),
@@ -166,6 +171,9 @@ fn a_reading_becomes_the_figures_that_it_has() {
             "lrs_promotion_seconds_bucket{le=\"0.01\"} 7",
             "lrs_promotion_seconds_bucket{le=\"+Inf\"} 8",
             "lrs_promotion_seconds_count 8",
+            "lrs_slot_gap_seconds_bucket{le=\"0.001\"} 4",
+            "lrs_slot_gap_seconds_count 7",
+            "lrs_slot_gap_seconds_sum 0.5",
             "lrs_guard_stage 1",
             "lrs_tier_effect{resource=\"cpu\",mechanism=\"idle\"} 1",
             "lrs_tier_effect{resource=\"io\",mechanism=\"none\"} 0",
@@ -191,8 +199,9 @@ fn every_metric_of_the_list_is_shown_and_nothing_else() {
         .into_iter()
         .map(|(series, _)| series.split('{').next().unwrap())
         .map(|name| name.trim_end_matches("_bucket").trim_end_matches("_sum"))
+        .map(|name| name.trim_end_matches("_seconds_count"))
         .map(|name| match name {
-            "lrs_promotion_seconds_count" => "lrs_promotion_seconds".to_owned(),
+            "lrs_promotion" | "lrs_slot_gap" => format!("{name}_seconds"),
             name => name.to_owned(),
         })
         .collect();
@@ -210,6 +219,7 @@ fn what_is_not_known_is_absent() {
         "lrs_build",
         "lrs_start_time",
         "lrs_promotion_seconds",
+        "lrs_slot_gap_seconds",
         "lrs_events",
         "lrs_slots",
         "lrs_guard",

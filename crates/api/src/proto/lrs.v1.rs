@@ -83,6 +83,10 @@ pub struct Daemon {
     /// What history.directory could not take since it started: cycles, minutes, ended tasks. Absent: none is kept.
     #[prost(uint64, optional, tag = "7")]
     pub history_lost: ::core::option::Option<u64>,
+    /// Slots that requests waited for, by the time from the moment at which the control loop woke and such a
+    /// slot was free until the end of the turn in which its next task was in place and its client answered.
+    #[prost(message, optional, tag = "8")]
+    pub slot_gap_seconds: ::core::option::Option<Histogram>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]

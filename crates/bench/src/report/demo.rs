@@ -1,5 +1,6 @@
 //! The demo's report on a terminal: first what LRS is for (what the first task on each core pays
-//! for the others, and how long a task's owner waits), then the makespan, then the slots of a run.
+//! for the others, and how long a task's owner waits), then the makespan, then the slots of a run; and
+//! the sentence that its page begins with.
 //!
 //! Two rounds can show no small difference: where the makespans of two settings overlap they are
 //! called about the same.
@@ -17,6 +18,9 @@ const BUSY: f64 = 0.1;
 
 /// Percent below which two makespans are about the same, however often they were taken.
 const LEVEL: f64 = 3.0;
+
+/// The name of its suite.
+pub(super) const SUITE: &str = "demo";
 
 /// Columns of the picture of the slots.
 const WIDTH: usize = 60;
@@ -44,8 +48,7 @@ pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(
     );
     out.line(wrap("", 0, &intro, width))?;
     out.line("")?;
-    let shown: Vec<Shown<'_>> =
-        load.settings.iter().map(|one| Shown::of(one, runs, machine.cpus)).collect();
+    let shown = shown(load, runs, machine.cpus);
     table(&shown, out)?;
     out.line("")?;
     for sentence in sentences(&shown).into_iter().chain(limit(load)) {
@@ -71,6 +74,24 @@ pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(
         "An impression of a minute, not a benchmark: `lrsctl bench` is one.",
         width,
     ))
+}
+
+fn shown<'a>(load: &'a LoadReport, runs: &[Run], cpus: u32) -> Vec<Shown<'a>> {
+    load.settings.iter().map(|one| Shown::of(one, runs, cpus)).collect()
+}
+
+/// What it found, in a few sentences.
+pub(super) fn result(report: &Report, runs: &[Run]) -> String {
+    let of_load = |load: &LoadReport| {
+        let shown = shown(load, runs, report.machine.cpus);
+        sentences(&shown).into_iter().chain(limit(load)).collect::<Vec<_>>()
+    };
+    let sentences: Vec<String> = report.loads.iter().flat_map(of_load).collect();
+    if sentences.is_empty() {
+        "No comparison: see below which runs failed.".to_owned()
+    } else {
+        sentences.join(" ")
+    }
 }
 
 impl<'a> Shown<'a> {
@@ -143,8 +164,8 @@ fn sentences(shown: &[Shown<'_>]) -> Vec<String> {
         lrs.first_tasks.zip(crowded.and_then(|it| Some((&it.one.name, it.first_tasks?))))
     {
         sentences.push(format!(
-            "Under LRS the first task on each core took {ours:.2} x its time alone; with {name} \
-             {theirs:.2} x.{}",
+            "Under LRS the first tasks took {ours:.1} times their time alone, with {name} \
+             {theirs:.1} times.{}",
             if ours > theirs { " LRS lost here: it was to be below the latter." } else { "" }
         ));
     }

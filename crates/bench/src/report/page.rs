@@ -9,13 +9,15 @@ use lrs_term::Failure;
 use super::model::{LoadReport, Report};
 use super::pictures::{self, Row};
 use super::ratio::{Against, Ratio};
-use super::{view, words};
+use super::{demo, view, words};
 use crate::record::Run;
 
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
     report: &'a Report,
+    /// What the demo found, which its page begins with; `None`: it is no demo.
+    opening: Option<String>,
     overview: Option<String>,
     loads: Vec<Load<'a>>,
 }
@@ -51,7 +53,8 @@ pub(super) fn html(report: &Report, runs: &[Run]) -> Result<String, Failure> {
         ratios: ratios(load),
         courses: courses(load, runs),
     });
-    rendered(&Page { report, overview: overview(report), loads: loads.collect() })
+    let opening = (report.machine.suite == demo::SUITE).then(|| demo::result(report, runs));
+    rendered(&Page { report, opening, overview: overview(report), loads: loads.collect() })
 }
 
 /// The pictures of ratios and slowdowns by themselves, with the names of their files.

@@ -226,3 +226,21 @@ fn a_picture_of_a_node_has_a_gap_where_lrsd_did_not_run() {
     assert_eq!((lines, green, grey), (2, 8, 7));
     assert!(picture.contains("node &lt;1&gt;") && picture.contains("4 hours"), "{picture}");
 }
+
+#[test]
+fn the_page_of_the_demo_begins_with_what_it_found() {
+    let (mut machine, runs) = (synthetic::machine(), synthetic::runs(2));
+    machine.rounds = 2;
+    let bench = page::html(&Report::new(&machine, &runs), &runs).unwrap();
+    machine.suite = demo::SUITE.to_owned();
+    let demo = page::html(&Report::new(&machine, &runs), &runs).unwrap();
+    let at = |page: &str, text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    let few = "rounds: 2; no verdict";
+    assert!(at(&demo, "Under LRS the first tasks took") < at(&demo, "class=\"legend\""));
+    assert!(at(&demo, "class=\"legend\"") < at(&demo, few), "the picture is before it");
+    assert!(
+        !demo.contains(&format!("Warning: {few}")) && bench.contains(&format!("Warning: {few}"))
+    );
+    assert!(!bench.contains("Under LRS") && at(&bench, few) < at(&bench, "class=\"legend\""));
+    assert_eq!(demo.matches("class=\"legend\"").count(), bench.matches("class=\"legend\"").count());
+}

@@ -135,6 +135,30 @@ fn who_waits_gets_the_slot_that_comes_free() {
 }
 
 #[test]
+fn a_slot_gap_ends_when_the_task_that_waited_is_in_place() {
+    for is_parked in [true, false] {
+        let mut bench = Bench::new(1, 0);
+        let (_, process) = bench.task();
+        assert!(bench.daemon().began().is_empty(), "it had not to wait");
+        let waiter = bench.world().start(MEMBER);
+        let mut answer = bench.admit(waiter, Wait::Forever);
+        if is_parked {
+            bench.finish_all();
+        }
+        let free = bench.now().boot;
+        bench.end(process.pid);
+        while answer.try_recv().is_err() {
+            assert!(!is_parked && bench.daemon().began().is_empty());
+            assert!(bench.finish(), "its process is never in place");
+        }
+        assert_eq!(bench.daemon().began(), [free]);
+        bench.turn(Vec::new());
+        assert!(bench.daemon().began().is_empty(), "each counts once");
+        bench.take_calls();
+    }
+}
+
+#[test]
 fn a_waiter_without_a_client_is_put_back() {
     let mut bench = Bench::new(1, 0);
     bench.task();
