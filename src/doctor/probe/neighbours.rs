@@ -54,7 +54,7 @@ fn usages(mount: &Path, own: &Path) -> Reading<BTreeMap<PathBuf, Duration>> {
     Ok(all.filter_map(|group| usage(&group).map(|usage| (group, usage))).collect())
 }
 
-/// A group with processes whose CPU time is not known.
+/// A group with processes of which the CPU time is not known.
 fn unread(mount: &Path, own: &Path) -> Reading<Option<PathBuf>> {
     let has_processes = |group: &Path| {
         std::fs::read(group.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
