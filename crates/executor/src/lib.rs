@@ -92,6 +92,7 @@ mod taken;
 mod tickets;
 pub mod turn;
 mod units;
+mod verify;
 mod view;
 pub mod world;
 
@@ -227,4 +228,6 @@ struct State<W> {
     snapshot: watch_channel::Sender<Arc<Snapshot>>,
     events: Arc<EventRing>,
     answers: Vec<Box<dyn FnOnce() + Send>>,
+    /// Of the tiers.
+    tests: verify::Tests,
 }

@@ -165,6 +165,7 @@ impl<W: World> Loop<W> {
             snapshot: resumed.snapshot,
             events: resumed.events,
             answers: Vec::new(),
+            tests: super::verify::Tests::default(),
         };
         let mut daemon = Loop { core, state, recorder: resumed.recorder };
         if let Some(recorder) = &daemon.recorder {
