@@ -1,12 +1,14 @@
 //! Between the servers and the loop: the queue of commands, and what servers read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::command::{COMMANDS_A_TURN, Command, CommandError, ErrorKind, Reply};
+use crate::config::DEFAULT_FILE;
 use crate::history::History;
 use crate::publish::{EventRing, LastTurn, Snapshot};
 
@@ -23,6 +25,8 @@ pub struct Access {
     pub last_turn: Arc<LastTurn>,
     /// What is kept over a boot; `None`: nothing.
     pub history: Option<History>,
+    /// The file that is read at a reload.
+    pub config_file: Arc<Path>,
 }
 
 impl Access {
@@ -33,7 +37,8 @@ impl Access {
         events: Arc<EventRing>,
     ) -> Access {
         let last_turn = Arc::new(LastTurn::new(crate::clock::boot_time()));
-        Access { commands, snapshot, events, last_turn, history: None }
+        let config_file = Path::new(DEFAULT_FILE).into();
+        Access { commands, snapshot, events, last_turn, history: None, config_file }
     }
 }
 

@@ -33,8 +33,9 @@ use tokio::sync::{oneshot, watch};
 use crate::access::{self, Access, CommandReceiver, CommandSender};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::command::Command;
-use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
+use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Loaded, Mode};
 use crate::discover::thread::Finder;
+use crate::doctor::DoctorOptions;
 use crate::history::History;
 use crate::kernfs::files::raise_descriptor_limit;
 use crate::log::{self, Log, last_words, say};
@@ -160,8 +161,8 @@ fn check(file: &Path) -> ExitCode {
             last_words(&errors.to_string());
             ExitCode::from(crate::config::BAD_CONFIG)
         }
-        Ok(config) => {
-            let report = crate::doctor::examine(&config, Default::default());
+        Ok(loaded) => {
+            let report = crate::doctor::examine(&loaded.config, DoctorOptions::of(&loaded, file));
             say(&report.render(80, false));
             ExitCode::SUCCESS
         }
@@ -220,13 +221,17 @@ fn leave_directory(file: &Path) -> PathBuf {
 }
 
 fn run(file: &Path, serves: Serves) -> Result<(), DaemonError> {
-    let config = Config::load_trusted(file)?;
+    let Loaded { config, sources } = Config::load_trusted(file)?;
     let log = Log::start("lrsd", &config.daemon.log).map_err(|error| match error {
         log::StartError::Directives(reason) => {
             DaemonError::Log { directives: config.daemon.log.clone(), reason }
         }
         log::StartError::Thread(source) => DaemonError::Thread { what: "the log", source },
     })?;
+    match sources.files.is_empty() {
+        true => tracing::info!("there is no {}: the defaults hold", file.display()),
+        false => tracing::info!("settings are from {sources}"),
+    }
     let file = &leave_directory(file);
     let runtime_dir = config.daemon.runtime_dir.clone();
     lrs_host::files::make_dir(&runtime_dir)?;
@@ -290,8 +295,11 @@ fn run_on(
             Some(started.map_err(thread("the history"))?)
         }
     };
-    let access =
-        Access { history: history.clone(), ..Access::new(sender, newest, Arc::clone(&events)) };
+    let access = Access {
+        history: history.clone(),
+        config_file: file.into(),
+        ..Access::new(sender, newest, Arc::clone(&events))
+    };
     let started_with = Arc::new(config.clone());
     let (mode, lrs_root) = (config.daemon.mode, tree.capabilities().root.clone());
     let parts = Parts {
@@ -337,7 +345,10 @@ fn pretend(config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
     let (node, remote) = crate::pretend::start(config, file.to_owned(), reload_log(log), commands)
         .map_err(system("pretend a node"))?;
     let machine = &node.machine;
-    let access = Access::new(sender, machine.snapshot.clone(), Arc::clone(&machine.events));
+    let access = Access {
+        config_file: file.into(),
+        ..Access::new(sender, machine.snapshot.clone(), Arc::clone(&machine.events))
+    };
     let control = control(&access, |last_turn, watchdog| node.run(last_turn, watchdog))?;
     front.serve(access, &remote, control, None, "a pretended node")
 }

@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::config::{Absent, Config, ConfigErrors, DEFAULT_FILE};
+use crate::config::{Absent, Config, ConfigErrors, DEFAULT_FILE, Loaded};
+use crate::proto;
 
 /// How a check came out, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -102,10 +103,53 @@ pub struct Report {
     pub checks: Vec<Check>,
 }
 
+/// What is known of the tiers' effect on a resource.
+fn tested(id: &str, effect: &str, why: &str) -> Check {
+    let found = match effect {
+        "none" => "there are no tiers".to_owned(),
+        _ => format!("{effect}: {why}"),
+    };
+    match effect {
+        "without effect" => Check::warn(
+            id,
+            found,
+            "passive tasks are as fast as active ones: end a scheduler of its own (sched_ext), or ask \
+             the kernel's or the virtual machine's makers",
+        ),
+        _ => Check::ok(id, found),
+    }
+}
+
 impl Report {
     fn new(checks: Vec<Check>) -> Report {
         let verdict = checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok);
         Report { verdict, checks }
+    }
+
+    /// Adds what lrsd's own test of the tiers showed.
+    pub fn add_test(&mut self, found: &proto::CgroupStatus) {
+        let why = found.tested.clone().unwrap_or_default();
+        let checks = [
+            tested("cpu_effect", &found.cpu_effect, &why),
+            tested("io_effect", &found.io_effect, "the tiers of disks are not tested"),
+        ];
+        *self = Report::new(std::mem::take(&mut self.checks).into_iter().chain(checks).collect());
+    }
+
+    /// Leaves out those named: the operator knows of them.
+    pub fn leave_out(&mut self, named: &[String]) {
+        let checks = std::mem::take(&mut self.checks).into_iter();
+        *self = Report::new(checks.filter(|check| !named.contains(&check.id)).collect());
+    }
+
+    /// Leaves out all that is well, or not known.
+    pub fn keep_faults(&mut self) {
+        self.checks.retain(|check| check.verdict >= Verdict::Warn);
+    }
+
+    /// The lines of the checks alone.
+    pub fn render_checks(&self, width: usize, colour: bool) -> String {
+        render::checks(self, width, colour)
     }
 
     /// Whether `lrsctl doctor` exits with 1.
@@ -128,12 +172,21 @@ pub struct DoctorOptions {
     pub sys: PathBuf,
     /// Where the configuration came from, or failed to come from.
     pub config_file: PathBuf,
-    /// It came from no file: what it is of.
+    /// What it is of, in words.
     pub config_of: Option<String>,
     /// What is wrong with it; the checks then go by the configuration that is given.
     pub config_errors: Option<ConfigErrors>,
     /// Members of this group may use LRS.
     pub group: String,
+}
+
+impl DoctorOptions {
+    /// For settings that were read from the file at `path`.
+    pub fn of(loaded: &Loaded, path: &Path) -> DoctorOptions {
+        let is_there = !loaded.sources.files.is_empty();
+        let config_of = is_there.then(|| format!("{}: valid", loaded.sources));
+        DoctorOptions { config_file: path.to_owned(), config_of, ..DoctorOptions::default() }
+    }
 }
 
 impl Default for DoctorOptions {
@@ -168,13 +221,12 @@ pub fn examine_file(file: Option<&Path>) -> Report {
         Absent::IsDefault => Config::load_trusted(path),
         Absent::IsError => Config::load(path, absent).and_then(|_| Config::load_trusted(path)),
     };
-    let (config, config_errors) = match loaded {
-        Ok(config) => (config, None),
-        Err(errors) => (Config::default(), Some(errors)),
+    let (loaded, config_errors) = match loaded {
+        Ok(loaded) => (loaded, None),
+        Err(errors) => (Loaded::default(), Some(errors)),
     };
-    let options =
-        DoctorOptions { config_file: path.to_owned(), config_errors, ..DoctorOptions::default() };
-    examine(&config, options)
+    let options = DoctorOptions { config_errors, ..DoctorOptions::of(&loaded, path) };
+    examine(&loaded.config, options)
 }
 
 fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<Check> {

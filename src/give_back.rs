@@ -95,7 +95,7 @@ pub fn run(config: &Path) -> ExitCode {
 
 /// Answers whether every task has its weights back.
 fn give_back(file: &Path) -> Result<bool, GiveBackError> {
-    let config = Config::load_trusted(file)?;
+    let config = Config::load_trusted(file)?.config;
     let runtime_dir = &config.daemon.runtime_dir;
     if !runtime_dir.join("state").is_dir() {
         nothing_recorded(runtime_dir);

@@ -92,7 +92,8 @@ struct Operator {
 
 impl Settings for Operator {
     fn load(&mut self) -> Result<Config, String> {
-        Config::load_trusted(&self.config_file).map_err(|errors| errors.to_string())
+        let loaded = Config::load_trusted(&self.config_file);
+        loaded.map(|loaded| loaded.config).map_err(|errors| errors.to_string())
     }
 
     fn apply(&mut self, config: &Config) -> Result<Rights, String> {

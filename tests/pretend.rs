@@ -165,3 +165,10 @@ fn what_is_recorded_is_played_again_also_over_a_crash_and_without_names() {
     }
     daemon.finish(last);
 }
+
+#[test]
+fn a_pretended_node_has_no_tiers_to_test() {
+    let daemon = pretending(&format!("grpc.admins = [{}]\n", rustix::process::geteuid().as_raw()));
+    daemon.refused(&["doctor", "--verify"], 1, "no kernel of which tiers could be tested");
+    assert_eq!(daemon.status()["cgroup"]["cpu_effect"], "claimed");
+}

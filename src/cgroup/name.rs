@@ -11,6 +11,10 @@ use crate::core::model::{Label, TaskId};
 /// Name of the group in the root in which an admission is tried ([`super::trial`]).
 pub(super) const TRIAL: &str = "trial";
 
+/// Names of those by which the tiers are tested.
+pub(super) const TRIAL_ACTIVE: &str = "trial-active";
+pub(super) const TRIAL_PASSIVE: &str = "trial-passive";
+
 /// Longest readable part, in bytes: the id of a YARN container has room. Paths of groups stay well
 /// below any limit.
 const READABLE: usize = 48;

@@ -243,14 +243,27 @@ pub(super) enum Command {
     Reload,
     /// Check what LRS can do on this node, and what to change; needs no daemon
     ///
-    /// With --endpoint (or LRS_ENDPOINT) it is checked with the settings of the daemon there.
+    /// With --endpoint (or LRS_ENDPOINT) it is checked with the settings of the daemon there. The exit code
+    /// is 1 if LRS cannot work here, else 0, also where a part of its promise does not hold.
     #[command(after_help = "Examples:\n  \
         lrsctl doctor --config /etc/lrs/lrs.toml\n  \
-        lrsctl doctor --json | jq")]
+        lrsctl doctor --json | jq\n  \
+        lrsctl doctor --quiet            # for cron: all output is a reason to act\n  \
+        lrsctl doctor --verify")]
     Doctor {
         /// Configuration file to check with; its socket is used, whatever --endpoint says
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+        /// Print only what is warn or fail, and nothing where all is well
+        #[arg(short, long)]
+        quiet: bool,
+        /// Leave out checks by their names, such as group,disk.sda: what you know of and accept
+        #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+        except: Vec<String>,
+        /// Have lrsd test first whether the kernel heeds the CPU weights of the tiers, which takes a second
+        /// and a half on one CPU; admins only
+        #[arg(long, conflicts_with = "config")]
+        verify: bool,
     },
     /// Validate a configuration file, or show the settings in force
     Config {
@@ -341,13 +354,27 @@ pub(super) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Report every fault of a configuration file
+    /// Report every fault of a configuration file and of its drop-ins, *.toml in FILE.d/
     Check {
         /// The file
         file: PathBuf,
     },
     /// The settings in force, as TOML (or JSON)
     Show,
+    /// What the configuration files change, and which file each value is from
+    ///
+    /// Without --running it needs no daemon. With it the files are those that lrsd reads at a reload, and
+    /// what differs is what a reload or a restart would change.
+    #[command(after_help = "Examples:\n  \
+        lrsctl config diff\n  \
+        lrsctl config diff --running && lrsctl reload")]
+    Diff {
+        /// The file, read with its drop-ins [default: /etc/lrs/lrs.toml, or the one that lrsd reads]
+        file: Option<PathBuf>,
+        /// Against what lrsd has in force, not against the defaults
+        #[arg(long)]
+        running: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

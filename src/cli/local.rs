@@ -9,20 +9,51 @@ use super::failure::{Exit, Failure, Purpose};
 use super::output::{Output, printable, say};
 use crate::config::{Config, check_file};
 use crate::doctor::{DoctorOptions, Report, examine, examine_file};
-use crate::proto::GetConfigRequest;
+use crate::proto::{GetConfigRequest, VerifyTiersRequest};
+
+/// Options of `lrsctl doctor`.
+pub(super) struct Doctor {
+    /// Only what is not well.
+    pub(super) quiet: bool,
+    /// With a test of the tiers.
+    pub(super) verify: bool,
+    /// Checks to leave out.
+    pub(super) except: Vec<String>,
+}
 
 /// `lrsctl doctor [--config FILE]`: exit 1 when LRS cannot work here. Of a daemon that is not the default one,
 /// with the settings that it has.
-pub(super) fn doctor(lrsd: &Lrsd, config: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
-    let report = match config {
+pub(super) fn doctor(
+    lrsd: &Lrsd,
+    config: Option<&Path>,
+    how: Doctor,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let tested = how.verify.then(|| {
+        ask(lrsd, Purpose::Other, |mut lrsd| async move {
+            lrsd.verify_tiers(VerifyTiersRequest {}).await.map(tonic::Response::into_inner)
+        })
+    });
+    let tested = tested.transpose()?.and_then(|answer| answer.cgroup);
+    let mut report = match config {
         None if lrsd.endpoint.to_string() != DEFAULT_ENDPOINT => examine_daemon(lrsd),
         config => examine_file(config),
     };
+    if let Some(tested) = tested {
+        report.add_test(&tested);
+    }
+    report.leave_out(&how.except);
+    if how.quiet {
+        report.keep_faults();
+    }
     if out.is_json() {
         out.json(&report)?;
     } else {
-        let text = report.render(out.width(), out.has_colour());
-        out.text(text)?;
+        let (width, colour) = (out.width(), out.has_colour());
+        out.text(match how.quiet {
+            true => report.render_checks(width, colour),
+            false => report.render(width, colour),
+        })?;
     }
     if report.has_failures() {
         out.flush()?;

@@ -12,6 +12,7 @@ mod admit;
 mod args;
 mod client;
 mod complete;
+mod diff;
 mod each;
 mod events;
 mod exec;
@@ -125,9 +126,14 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Drain => manage::drain(lrsd),
         Command::Resume => manage::resume(lrsd),
         Command::Reload => manage::reload(lrsd, out),
-        Command::Doctor { config } => local::doctor(lrsd, config.as_deref(), out),
+        Command::Doctor { config, quiet, verify, except } => {
+            local::doctor(lrsd, config.as_deref(), local::Doctor { quiet, verify, except }, out)
+        }
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
         Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
+        Command::Config { command: ConfigCommand::Diff { file, running } } => {
+            diff::diff(lrsd, file.as_deref(), running, out)
+        }
         Command::Completions { shell } => complete::script(shell, out),
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)

@@ -69,7 +69,7 @@ fn other_settings(args: &ReplayArgs) -> Result<Option<Policy>, Failure> {
     let mut text = match &args.config {
         Some(file) => {
             let config = Config::load(file, Absent::IsError);
-            deciding(&config.map_err(|errors| Failure::usage(errors.to_string()))?)
+            deciding(&config.map_err(|errors| Failure::usage(errors.to_string()))?.config)
         }
         None if args.set.is_empty() => return Ok(None),
         None => recorded_settings(&args.file)?,

@@ -17,7 +17,6 @@ pub(super) fn config(options: &DoctorOptions) -> Check {
             errors.to_string(),
             "correct the file; the checks below go by the defaults",
         ),
-        None if options.config_file.exists() => Check::ok(ID, format!("{file} is valid")),
         None => Check::ok(ID, format!("{file} is absent: defaults")),
     }
 }

@@ -12,8 +12,24 @@ const VERDICT: usize = 7;
 /// Fewest columns that leave room for text beside the names.
 const NARROWEST: usize = 40;
 
-/// See [`Report::render`]. Widths are counted in characters.
+/// See [`Report::render`].
 pub(super) fn render(report: &Report, width: usize, colour: bool) -> String {
+    let mut out = checks(report, width, colour);
+    let count = |verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
+    let word = paint(report.verdict, report.verdict.word(), colour);
+    let _ = writeln!(
+        out,
+        "\n{word}: {} ok, {} unknown, {} warn, {} fail",
+        count(Verdict::Ok),
+        count(Verdict::Unknown),
+        count(Verdict::Warn),
+        count(Verdict::Fail)
+    );
+    out
+}
+
+/// The checks alone. Widths are counted in characters.
+pub(super) fn checks(report: &Report, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     // Disks are named by their drivers; a very long name must not squeeze the text.
     let longest = report.checks.iter().map(|check| check.id.chars().count()).max().unwrap_or(0);
@@ -34,16 +50,6 @@ pub(super) fn render(report: &Report, width: usize, colour: bool) -> String {
             }
         }
     }
-    let count = |verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
-    let word = paint(report.verdict, report.verdict.word(), colour);
-    let _ = writeln!(
-        out,
-        "\n{word}: {} ok, {} unknown, {} warn, {} fail",
-        count(Verdict::Ok),
-        count(Verdict::Unknown),
-        count(Verdict::Warn),
-        count(Verdict::Fail)
-    );
     out
 }
 

@@ -25,6 +25,7 @@ pub(crate) mod rights;
 mod run;
 mod start;
 mod units;
+mod verify;
 mod watch;
 mod worker;
 
@@ -250,6 +251,7 @@ impl Jobs for Node {
         match job {
             Job::Group(job) => self.workers.place(job),
             Job::Unit(job) => self.workers.ask(job),
+            Job::VerifyTiers(plan) => self.workers.verify(Arc::clone(&self.tree), plan),
             Job::Read(request) => {
                 if request.cycle.is_some() {
                     self.store.set_aside().look_again();
@@ -262,7 +264,8 @@ impl Jobs for Node {
 
 impl Settings for Node {
     fn load(&mut self) -> Result<Config, String> {
-        Config::load_trusted(&self.config_file).map_err(|errors| errors.to_string())
+        let loaded = Config::load_trusted(&self.config_file);
+        loaded.map(|loaded| loaded.config).map_err(|errors| errors.to_string())
     }
 
     fn apply(&mut self, config: &Config) -> Result<Rights, String> {

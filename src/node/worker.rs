@@ -14,14 +14,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lrs_host::spare::NoThread;
+
 use super::exits;
 use super::outbox::{Inward, Outbox, Unknown};
 use super::placer::place_all;
 use super::reader::read_all;
 use super::units::serve_units;
+use super::verify::split_cpu;
 use super::watch::Waker;
-use crate::cgroup::TierTree;
+use crate::cgroup::{CgroupError, TierTree, WeightPlan};
 use crate::executor::job::{GroupJob, ReadRequest, UnitJob};
+use crate::executor::message::Message;
 use crate::sample::Sampler;
 
 /// The threads and the queues to them.
@@ -32,6 +36,9 @@ pub struct Workers {
     reads: Option<Sender<ReadRequest>>,
     ends: Option<Sender<Unknown>>,
     threads: Vec<JoinHandle<()>>,
+    /// The last test of the tiers, which tells the loop how it went.
+    test: Option<JoinHandle<()>>,
+    outbox: Outbox,
     /// The one that may be waiting for systemd.
     units_thread: Option<JoinHandle<()>>,
     /// Disconnected once that one has ended.
@@ -60,6 +67,7 @@ impl Workers {
         let (ends, end_queue) = channel();
         let (units_end, units_ended) = channel();
         let outbox = Outbox { messages: messages.clone(), waker };
+        let shared = outbox.clone();
         let stopping = Arc::new(AtomicBool::new(false));
         let placer = {
             let (tree, outbox, stopping) =
@@ -86,6 +94,8 @@ impl Workers {
             .name("lrs-sample".into())
             .spawn(move || read_all(&tree, sampler, &read_queue, &outbox))?;
         let workers = Workers {
+            test: None,
+            outbox: shared,
             jobs: Some(jobs),
             unit_jobs: Some(unit_jobs),
             reads: Some(reads),
@@ -127,6 +137,23 @@ impl Workers {
         }
     }
 
+    /// Tests the tiers of `tree`.
+    pub fn verify(&mut self, tree: Arc<TierTree>, plan: WeightPlan) {
+        let (outbox, stopping) = (self.outbox.clone(), Arc::clone(&self.stopping));
+        let test = move || {
+            let result = split_cpu(&tree, &plan, &stopping);
+            outbox.send(Message::TiersTested { result });
+        };
+        match std::thread::Builder::new().name("lrs-verify".into()).spawn(test) {
+            Ok(thread) => self.test = Some(thread),
+            Err(error) => {
+                let why = format!("cannot start a thread: {}", NoThread(&error));
+                let result = Err(CgroupError::Unsupported(why));
+                self.outbox.send(Message::TiersTested { result });
+            }
+        }
+    }
+
     /// Whether a thread has ended and was not asked to: it panicked.
     pub fn broken(&self) -> bool {
         self.threads.iter().chain(&self.units_thread).any(JoinHandle::is_finished)
@@ -141,6 +168,7 @@ impl Workers {
         self.reads = None;
         self.ends = None;
         let mut threads = std::mem::take(&mut self.threads);
+        threads.extend(self.test.take());
         match self.units_ended.recv_timeout(SYSTEMD_PATIENCE) {
             // It goes with the process; what it has not done is in the records.
             Err(RecvTimeoutError::Timeout) => {

@@ -60,6 +60,8 @@ commands! {
     reload() -> Vec<String> = Reload;
     /// Answers what is recorded from now on.
     record() -> UnboundedReceiver<Recorded> = Record;
+    /// Answers what it showed.
+    verify_tiers() -> proto::CgroupStatus = VerifyTiers;
     hint(hints: Vec<Hint>) -> () = Hint;
     report_integration(yarn: Option<Box<proto::YarnStatus>>, changes: Vec<Change>) -> () = ReportIntegration;
 }

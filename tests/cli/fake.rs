@@ -294,7 +294,15 @@ impl Shaper for Served {
     }
 
     async fn get_config(&self, _: Request<GetConfigRequest>) -> Answer<GetConfigResponse> {
-        Ok(Response::new(GetConfigResponse { toml: self.0.lock().unwrap().toml.clone() }))
+        Ok(Response::new(GetConfigResponse {
+            toml: self.0.lock().unwrap().toml.clone(),
+            ..Default::default()
+        }))
+    }
+
+    async fn verify_tiers(&self, _: Request<VerifyTiersRequest>) -> Answer<VerifyTiersResponse> {
+        let cgroup = self.0.lock().unwrap().status.cgroup.clone();
+        Ok(Response::new(VerifyTiersResponse { cgroup }))
     }
 
     type RecordStream = Stream<RecordPiece>;

@@ -50,6 +50,10 @@ fn full_status() -> Status {
             root: "/lrs".into(),
             cpu_tiers: "idle".into(),
             io_tiers: "none".into(),
+            cpu_effect: "without effect".into(),
+            io_effect: "none".into(),
+            tested: Some("on CPU 1 both got as much".into()),
+            tested_at: None,
             reason: "the disk vda runs mq-deadline, which knows no weights; ".repeat(3),
         }),
         totals: Some(Totals { admitted: 3, ..Default::default() }),
@@ -631,4 +635,28 @@ fn a_shell_completes_tasks_by_name_and_id_and_jobs() {
     assert_eq!(complete(&["tasks", "--job", ""]), ["wordcount"]);
     let commands = complete(&[""]);
     assert!(commands.iter().any(|c| c == "run") && !commands.iter().any(|c| c == "__daemon"));
+}
+
+#[test]
+fn doctor_has_what_a_test_of_the_tiers_showed_and_quietly_only_what_is_wrong() {
+    let fake = Fake::start(Script { status: full_status(), ..Script::default() });
+    let checks = |quiet: &[&str]| {
+        let asked = [&["doctor", "--verify", "--json"], quiet].concat();
+        let output = fake.command(&asked).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["checks"].as_array().unwrap().clone()
+    };
+    let (all, checks) = (checks(&[]), checks(&["--quiet"]));
+    let effect = checks.iter().find(|check| check["id"] == "cpu_effect").unwrap();
+    assert_eq!(effect["verdict"], "warn");
+    assert_eq!(effect["found"], "without effect: on CPU 1 both got as much");
+    assert!(checks.iter().all(|it| it["verdict"] == "warn" || it["verdict"] == "fail"));
+
+    // With all left out nothing is printed: cron sends no mail.
+    let ids: Vec<&str> = all.iter().map(|check| check["id"].as_str().unwrap()).collect();
+    let except = ids.join(",");
+    let asked = ["doctor", "--verify", "--quiet", "--except", &except];
+    let output = fake.command(&asked).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!((output.stdout.len(), output.stderr.len()), (0, 0));
 }

@@ -41,4 +41,5 @@ mod sharing;
 mod supervised;
 mod tiers;
 mod unread;
+mod verify;
 mod yarn;

@@ -156,6 +156,7 @@ pub fn status() -> proto::Status {
             cpu_tiers: "idle".into(),
             io_tiers: "none".into(),
             reason: "r".into(),
+            ..Default::default()
         }),
         totals: Some(proto::Totals { admitted: 1, ..Default::default() }),
         version: "0".into(),

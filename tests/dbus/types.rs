@@ -42,6 +42,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             | Command::Resume { reply, .. } => drop(reply.send(Ok(()))),
             Command::Hint { .. }
             | Command::Record { .. }
+            | Command::VerifyTiers { .. }
             | Command::ReportIntegration { .. }
             | Command::YarnFound(_)
             | Command::Looked(_)

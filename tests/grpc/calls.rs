@@ -186,6 +186,14 @@ async fn the_other_commands_arrive_and_are_answered() {
     );
     assert_eq!(answer.unwrap().into_inner().changed, ["slots.active"]);
 
+    let tested =
+        proto::CgroupStatus { cpu_effect: "verified".into(), ..proto::CgroupStatus::default() };
+    let answer = exchange!(
+        verify_tiers(proto::VerifyTiersRequest {}),
+        Command::VerifyTiers { caller, reply } => reply(Ok(tested)), { this_process(&caller) }
+    );
+    assert_eq!(answer.unwrap().into_inner().cgroup.unwrap().cpu_effect, "verified");
+
     let (recorder, recorded) = lrs::executor::recorder::Recorder::new();
     let answer = exchange!(
         record(proto::RecordRequest {}),

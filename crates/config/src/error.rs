@@ -5,23 +5,17 @@ use std::path::PathBuf;
 
 use lrs_term::printable;
 
-/// Everything wrong with one file, in the order of its lines. Never empty.
+/// Everything wrong with a file and its drop-ins, in the order of the files and of their lines. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors {
     faults: Vec<Fault>,
 }
 
 impl ConfigErrors {
-    /// Sorts by line; equal lines keep their order.
+    /// Sorts by file, as they are read, and by line; equal lines keep their order.
     pub(super) fn new(mut faults: Vec<Fault>) -> ConfigErrors {
-        faults.sort_by_key(|fault| (fault.line, fault.column));
+        faults.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
         ConfigErrors { faults }
-    }
-
-    /// Names the line of a fault that was first known for the whole file.
-    pub(super) fn at_line(mut self, line: usize) -> ConfigErrors {
-        self.faults.iter_mut().for_each(|fault| fault.line = Some(line));
-        self
     }
 
     /// The faults, in the order of the lines.

@@ -12,8 +12,10 @@ const RULES: &str = include_str!("rules.toml");
 /// What the reader of the file has to know first; lrs.toml(5) says the same.
 pub const ABOUT_THE_FILE: &str = "Settings of lrsd. Each key is shown with its default; remove the \"#\" before a key to set \
      it. Unknown keys and values out of range are errors: check the file with \
-     \"lrsctl config check FILE\" and apply it with \"lrsctl reload\" or SIGHUP. Durations have \
-     a unit: ms, s, m or h. Sizes have one of KiB, MiB, GiB, TiB, or none for bytes.";
+     \"lrsctl config check FILE\" and apply it with \"lrsctl reload\" or SIGHUP. Files *.toml in \
+     the directory of this name with \".d\" behind it (/etc/lrs/lrs.toml.d) are read after it, in the \
+     order of their names; of a key in several files the last one counts, and rules add up. \
+     Durations have a unit: ms, s, m or h. Sizes have one of KiB, MiB, GiB, TiB, or none for bytes.";
 
 /// Text of `config/lrs.toml`: every key with its documentation, range and default, commented
 /// out. Lines of text start with "# ", settings with "#key", so that an operator (and a test)

@@ -6,8 +6,9 @@
 //! made on SIGHUP come from that table, so none of them can lag behind the others. serde reads
 //! the single values and writes the whole.
 //!
-//! A file is read whole or refused whole: a daemon that ran with half of its settings would
-//! surprise more than one that stays down. Every fault is reported, not only the first.
+//! A file and its drop-ins ([`files`]) are read whole or refused whole: a daemon that ran with half of its
+//! settings would surprise more than one that stays down. Every fault of every file is reported, not only the
+//! first.
 //!
 //! Here is plain data. What `[yarn]` and the rules of `[[discover]]` mean is where tasks are looked
 //! for, in lrsd.
@@ -19,6 +20,7 @@
 pub mod discover;
 mod error;
 mod example;
+pub mod files;
 pub mod keys;
 mod quantity;
 mod read;
@@ -36,11 +38,11 @@ use lrs_core::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example, example_rules};
+pub use files::{Absent, Loaded, check_file};
 pub use keys::{
     Cgroup, Classify, Daemon, Dbus, Grpc, Guard, History, Metrics, NodeSettings, Slots, Tiers, Yarn,
 };
 pub use quantity::duration_text;
-pub use read::{Absent, check_file};
 pub use rule::Rule;
 pub use tree::{DiskTiers, PassiveCpu, SliceSetting, TreeSettings, Version};
 
@@ -180,18 +182,18 @@ impl Daemon {
 impl Config {
     /// The settings in `text`; `file` names it in errors.
     pub fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
-        read::from_toml(text, file)
+        read::merged(&[(file, text)], true).map(|loaded| loaded.config).map_err(ConfigErrors::new)
     }
 
-    /// The settings in the file at `path`. Whether it may be absent is the caller's to say.
-    pub fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> {
-        read::load(path, absent)
+    /// The settings in the file at `path` and its drop-ins. Whether it may be absent is the caller's to say.
+    pub fn load(path: &Path, absent: Absent) -> Result<Loaded, ConfigErrors> {
+        files::load(path, absent, false)
     }
 
-    /// The settings of a daemon, in a file that may be absent: it and the way to it have to be root's
-    /// or the daemon's own ([`lrs_host::trust`]).
-    pub fn load_trusted(path: &Path) -> Result<Config, ConfigErrors> {
-        read::load_trusted(path)
+    /// The settings of a daemon, in a file that may be absent, and in its drop-ins: all of them and the way
+    /// to them have to be root's or the daemon's own ([`lrs_host::trust`]).
+    pub fn load_trusted(path: &Path) -> Result<Loaded, ConfigErrors> {
+        files::load(path, Absent::IsDefault, true)
     }
 
     /// Every key with its value in force, as TOML that [`Config::from_toml`] reads back to an

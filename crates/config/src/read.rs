@@ -1,16 +1,17 @@
-//! From the text of a file to a checked [`Config`], or to everything that is wrong with it.
+//! From the texts of files to a checked [`Config`], or to everything that is wrong with them.
+//!
+//! The files are read in order into one configuration: a key that is in two has the value of the later one.
+//! Rules over two keys are checked when all are read. [`super::files`] says which files there are.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use lrs_host::trust;
 use toml::de::{DeTable, DeValue};
 
 use super::discover::{Draft, MAX_RULES, TABLE};
-use super::error::{ConfigErrors, Fault, excerpt};
+use super::error::{Fault, excerpt};
+use super::files::{Line, Loaded, Sources};
 use super::keys::{self, Key, RULE, SECTIONS};
 use super::source::{Source, bare, nearest};
 use super::value::{Node, Rejection, Wrong, socket_length};
@@ -18,138 +19,30 @@ use super::{Auto, Config, default_socket};
 use lrs_core::model::Label;
 use lrs_core::units::MemoryAmount;
 
-/// What a missing file means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
-    /// The defaults.
-    IsDefault,
-    /// A fault, like any other unreadable file.
-    IsError,
-}
-
-/// Largest file read: a configuration is a few KiB, and a mistaken path must not fill memory.
-const MAX_FILE: u64 = 1 << 20;
-
-/// See [`Config::load`].
-pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> {
-    match read_text(path, absent)? {
-        Some(text) => from_toml(&text, path),
-        None => Ok(Config::default()),
-    }
-}
-
-/// See [`Config::load_trusted`].
-pub(super) fn load_trusted(path: &Path) -> Result<Config, ConfigErrors> {
-    match distrust(path) {
-        Some((problem, remedy)) => Err(ConfigErrors::new(vec![whole_file(path, problem, remedy)])),
-        None => load(path, Absent::IsDefault),
-    }
-}
-
-/// Why a daemon of this user does not believe the file at `path`, and what to do. What cannot be looked
-/// at is for whoever reads it to say.
-fn distrust(path: &Path) -> Option<(String, &'static str)> {
-    let refused = trust::check_path(path).err()?;
-    let remedy = trust::objection_in(&refused.source)?.remedy();
-    let place = refused.path.display();
-    Some((format!("is not believed, because of {place}: {}", refused.source), remedy))
-}
-
-fn whole_file(path: &Path, problem: String, remedy: &str) -> Fault {
-    Fault {
-        file: path.to_owned(),
-        line: None,
-        column: None,
-        key: None,
-        found: None,
-        problem,
-        remedy: remedy.to_owned(),
-    }
-}
-
-/// The text of a file of settings; `None` when it is absent and may be.
-fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors> {
-    let whole_file =
-        |problem: String, remedy: &str| ConfigErrors::new(vec![whole_file(path, problem, remedy)]);
-    let unreadable = |error: std::io::Error| {
-        let remedy = match error.kind() {
-            ErrorKind::NotFound => "create the file or correct its path",
-            ErrorKind::PermissionDenied => "run as root or make the file readable",
-            _ => "give the path of a readable TOML file",
-        };
-        whole_file(format!("cannot read the file: {error}"), remedy)
-    };
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound && absent == Absent::IsDefault => {
-            // A link that leads nowhere was meant to lead somewhere.
-            if path.is_symlink() {
-                return Err(whole_file(
-                    String::from("is a symbolic link to nothing"),
-                    "repair or remove the link",
-                ));
-            }
-            return Ok(None);
-        }
-        Err(error) => return Err(unreadable(error)),
-    };
-    // Opening a FIFO would wait for a writer, and a device may never end.
-    if !metadata.is_file() {
-        let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
-        return Err(whole_file(format!("is {what}"), "give the path of a TOML file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(whole_file(
-            String::from("has more than 1 MiB"),
-            "give the path of a file of settings",
-        ));
-    }
-    let text = std::str::from_utf8(&bytes).map_err(|error| {
-        let line = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
-        let problem = format!("byte {} of the file is not UTF-8", error.valid_up_to() + 1);
-        whole_file(problem, "save the file as UTF-8 text").at_line(line + 1)
-    })?;
-    Ok(Some(text.to_owned()))
-}
-
-/// Reads and checks the file at `path`, which has to exist. `Ok` is for people: one line with the
-/// verdict and the keys that differ from their defaults, and a warning if lrsd would not believe the file.
-pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
-    let config = load(path, Absent::IsError)?;
-    let changed = Config::default().changed_keys(&config).into_iter();
-    let mut changed: Vec<String> = changed
-        .filter(|changed| changed.key != TABLE)
-        .map(|changed| format!("{} = {}", changed.key, config.show(changed.key)))
-        .collect();
-    let rules = config.discover.iter();
-    changed.extend(rules.map(|rule| format!("[[discover]] {}", excerpt(rule.name.as_str()))));
-    let file = excerpt(&path.to_string_lossy());
-    let verdict = if changed.is_empty() {
-        format!("{file}: valid; every key has its default")
-    } else {
-        format!("{file}: valid; not default: {}", changed.join(", "))
-    };
-    let distrust = distrust(path).map(|(problem, remedy)| {
-        format!("\nwarning: lrsd does not start with {file}: it {problem}; {remedy}")
-    });
-    Ok(std::iter::once(verdict).chain(distrust).collect())
-}
-
-/// See [`Config::from_toml`].
-pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
-    let (root, syntax) = DeTable::parse_recoverable(text);
+/// The settings in `texts`, each with the file that it is of. Without `all` of the files rules over two keys
+/// are left out: one of them may be in another file.
+pub(super) fn merged(texts: &[(&Path, &str)], all: bool) -> Result<Loaded, Vec<Fault>> {
     let mut config = Config::default();
-    let source = Source::new(text, file);
-    let mut reader = KeyReader { source, faults: Vec::new() };
-    reader.document(root.get_ref(), &mut config, syntax.is_empty());
-    let KeyReader { source, mut faults } = reader;
-    if !syntax.is_empty() {
+    let mut reader = KeyReader::default();
+    let mut broken = Vec::new();
+    for (file, text) in texts {
+        let (root, syntax) = DeTable::parse_recoverable(text);
+        let source = Source::new(text, file);
         let syntax = syntax.iter().map(|error| source.syntax(error.message(), error.span()));
         let syntax: Vec<Fault> = syntax.collect();
+        reader.sources.push(source);
+        reader.document(root.get_ref(), &mut config, syntax.is_empty());
+        if !syntax.is_empty() {
+            broken.push((reader.sources.len() - 1, syntax));
+        }
+    }
+    reader.derive_defaults(&mut config);
+    if all {
+        reader.check_together(&config);
+    }
+    let KeyReader { sources, mut faults, places, rules, .. } = reader;
+    for (source, syntax) in broken {
+        let source = &sources[source];
         // What the parser made of a broken line is its guess, and so is the section of the
         // keys that follow a broken header.
         let broken_header =
@@ -158,29 +51,57 @@ pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors>
             let guessed = syntax.iter().any(|broken| broken.line == fault.line);
             let displaced = broken_header.is_some_and(|header| fault.line >= header)
                 && [UNKNOWN_KEY, UNKNOWN_SECTION].contains(&fault.problem.as_str());
-            !guessed && !displaced
+            fault.file != source.file || !guessed && !displaced
         });
         faults.extend(syntax);
     }
-    if faults.is_empty() { Ok(config) } else { Err(ConfigErrors::new(faults)) }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let line = |place: &Place| {
+        let source = &sources[place.source];
+        Line { file: source.file.to_owned(), line: source.line(place.span.start) }
+    };
+    let taken = places.iter().filter_map(|(key, place)| Some((*key, line(place.as_ref()?))));
+    let sources = Sources {
+        files: texts.iter().map(|(file, _)| file.to_path_buf()).collect(),
+        keys: taken.collect(),
+        rules: rules.iter().map(line).collect(),
+    };
+    Ok(Loaded { config, sources })
 }
 
 const UNKNOWN_KEY: &str = "unknown key";
 const UNKNOWN_SECTION: &str = "unknown section";
 
-/// Where each key of the file has its value, `None` where that value was not taken.
-type Places = HashMap<&'static str, Option<Range<usize>>>;
+/// Where a key has its value: the number of its source, and the place in it.
+#[derive(Clone, Debug)]
+struct Place {
+    source: usize,
+    span: Range<usize>,
+}
 
+/// Where each key of the files has its value, `None` where that value was not taken.
+type Places = HashMap<&'static str, Option<Place>>;
+
+#[derive(Default)]
 struct KeyReader<'a> {
-    source: Source<'a>,
+    /// Those begun; the last one is being read.
+    sources: Vec<Source<'a>>,
     faults: Vec<Fault>,
+    places: Places,
+    /// Names of the rules that are taken, and where these are.
+    names: HashSet<Label>,
+    rules: Vec<Place>,
+    /// How many there were, those that are not taken too.
+    rules_seen: usize,
 }
 
 impl KeyReader<'_> {
     /// In a file that is not `complete` rules are not judged as a whole: what seems to be missing
     /// may stand on a line that could not be read.
     fn document(&mut self, root: &DeTable<'_>, config: &mut Config, complete: bool) {
-        let mut places = Places::new();
+        let mut places = std::mem::take(&mut self.places);
         for (name, node) in root {
             let (name, place) = (name.get_ref().as_ref(), name.span());
             let section = SECTIONS.iter().find(|section| section.name == name);
@@ -198,8 +119,7 @@ impl KeyReader<'_> {
                 }
             }
         }
-        self.derive_defaults(config, &places);
-        self.check_together(config, &places);
+        self.places = places;
     }
 
     /// Reads the keys of one table into `root`.
@@ -222,7 +142,7 @@ impl KeyReader<'_> {
                 continue;
             };
             let read = (key.read)(node, root);
-            places.insert(key.path, read.is_ok().then(|| node.span()));
+            places.insert(key.path, read.is_ok().then(|| self.here(node.span())));
             for Wrong { span, why } in read.err().unwrap_or_default() {
                 let (problem, remedy) = match why {
                     Rejection::Because(problem, remedy) => (problem, remedy),
@@ -230,13 +150,13 @@ impl KeyReader<'_> {
                         (format!("expected {}", key.range), self.range_remedy(key, node))
                     }
                 };
-                self.fault_at(key.path, span.unwrap_or(node.span()), problem, remedy);
+                let place = self.here(span.unwrap_or(node.span()));
+                self.fault_at(key.path, &place, problem, remedy);
             }
         }
     }
 
     fn rules(&mut self, place: Range<usize>, node: &Node<'_>, config: &mut Config, complete: bool) {
-        let mut names = HashSet::new();
         let tables = node.get_ref().as_array().and_then(|items| {
             let tables = items.iter().map(|item| Some((item.get_ref().as_table()?, item.span())));
             tables.collect::<Option<Vec<_>>>()
@@ -245,13 +165,14 @@ impl KeyReader<'_> {
             let remedy = "write [[discover]] on a line of its own and the rule's keys below";
             return self.fault(TABLE, None, place, "is a list of rules", remedy);
         };
-        for (index, (table, place)) in tables.iter().enumerate() {
-            if index == MAX_RULES {
+        for (table, place) in &tables {
+            self.rules_seen += 1;
+            if self.rules_seen > MAX_RULES {
                 let problem = format!("is one rule more than the {MAX_RULES} that are taken");
                 let remedy = "join rules, for example with \"a|b\" in a pattern";
                 return self.fault(TABLE, None, place.clone(), problem, remedy);
             }
-            self.rule(table, place, &mut names, config, complete);
+            self.rule(table, place, config, complete);
         }
     }
 
@@ -259,7 +180,6 @@ impl KeyReader<'_> {
         &mut self,
         table: &DeTable<'_>,
         rule: &Range<usize>,
-        names: &mut HashSet<Label>,
         config: &mut Config,
         complete: bool,
     ) {
@@ -270,13 +190,17 @@ impl KeyReader<'_> {
         if !complete || self.faults.len() > faults {
             return;
         }
-        match draft.finish(names) {
-            Ok(rule) => config.discover.push(rule),
+        match draft.finish(&mut self.names) {
+            Ok(taken) => {
+                config.discover.push(taken);
+                let place = self.here(rule.clone());
+                self.rules.push(place);
+            }
             Err(faults) => {
                 for (key, problem, remedy) in faults {
                     let path = key.map_or(TABLE.to_owned(), |key| format!("{TABLE}.{key}"));
                     match places.get(path.as_str()) {
-                        Some(Some(place)) => self.fault_at(path, place.clone(), problem, remedy),
+                        Some(Some(place)) => self.fault_at(path, place, problem, remedy),
                         _ => self.fault(path, None, rule.clone(), problem, remedy),
                     }
                 }
@@ -287,7 +211,7 @@ impl KeyReader<'_> {
     /// What to do about a value that is not in the key's range: mind the quotes if they are
     /// all that is wrong.
     fn range_remedy<R: Default>(&self, key: &Key<R>, node: &Node<'_>) -> String {
-        let written = self.source.text.get(node.span()).unwrap_or("");
+        let written = self.source().text.get(node.span()).unwrap_or("");
         let (other, advice) = match node.get_ref() {
             DeValue::String(inner) => (inner.to_string(), "remove the quotes"),
             _ => (format!("\"{written}\""), "put it in quotes"),
@@ -303,30 +227,30 @@ impl KeyReader<'_> {
     }
 
     /// Defaults that follow from other keys.
-    fn derive_defaults(&mut self, config: &mut Config, places: &Places) {
-        if !places.contains_key("grpc.listen") {
+    fn derive_defaults(&mut self, config: &mut Config) {
+        if !self.places.contains_key("grpc.listen") {
             let socket = default_socket(&config.daemon.runtime_dir);
             let fits = socket_length(socket.as_os_str().len());
             config.grpc.listen = vec![socket];
             if let (Some(Some(place)), Err(Rejection::Because(problem, _))) =
-                (places.get("daemon.runtime_dir"), fits)
+                (self.places.get("daemon.runtime_dir").cloned(), fits)
             {
                 let problem = format!("{problem} (<runtime_dir>/lrsd.sock)");
                 let remedy = "choose a shorter directory, or set grpc.listen";
-                self.fault_at("daemon.runtime_dir", place.clone(), problem, remedy);
+                self.fault_at("daemon.runtime_dir", &place, problem, remedy);
             }
         }
         let is_the_services = config.daemon.runtime_dir == Config::default().daemon.runtime_dir;
-        if !places.contains_key("history.directory") && !is_the_services {
+        if !self.places.contains_key("history.directory") && !is_the_services {
             config.history.directory.clear();
         }
-        if !places.contains_key("guard.memory_resume") {
+        if !self.places.contains_key("guard.memory_resume") {
             config.guard.memory_resume = super::default_resume(config.guard.memory_reserve);
         }
     }
 
     /// Rules over two keys. A rule is left out where one of the values was refused.
-    fn check_together(&mut self, config: &Config, places: &Places) {
+    fn check_together(&mut self, config: &Config) {
         let Config { slots, classify, guard, .. } = config;
         let below_base = matches!(
             (slots.passive, slots.passive_max),
@@ -346,18 +270,26 @@ impl KeyReader<'_> {
             (resumes_early, "guard.memory_reserve", "guard.memory_resume"),
             (freezes_early, "guard.headroom_after", "guard.freeze_after"),
         ] {
-            // One of the two is in the file: the defaults are in order.
-            let (path, place, problem) = match (broken, places.get(small), places.get(large)) {
-                (false, ..) | (_, Some(None), _) | (_, _, Some(None)) | (_, None, None) => continue,
-                (_, _, Some(Some(place))) => {
-                    (large, place, format!("is below {small} = {}", config.show(small)))
-                }
-                (_, Some(Some(place)), None) => {
-                    (small, place, format!("is above {large} = {}", config.show(large)))
-                }
-            };
+            // One of the two is in a file: the defaults are in order.
+            let (path, place, problem) =
+                match (broken, self.places.get(small), self.places.get(large)) {
+                    (false, ..) | (_, Some(None), _) | (_, _, Some(None)) | (_, None, None) => {
+                        continue;
+                    }
+                    (_, lower, Some(Some(place))) => {
+                        let elsewhere = self.elsewhere(lower.and_then(Option::as_ref), place);
+                        (
+                            large,
+                            place,
+                            format!("is below {small} = {}{elsewhere}", config.show(small)),
+                        )
+                    }
+                    (_, Some(Some(place)), None) => {
+                        (small, place, format!("is above {large} = {}", config.show(large)))
+                    }
+                };
             let remedy = format!("set {large} to {small} or more");
-            self.fault_at(path, place.clone(), problem, remedy);
+            self.fault_at(path, &place.clone(), problem, remedy);
         }
     }
 
@@ -385,6 +317,25 @@ impl KeyReader<'_> {
         }
     }
 
+    /// The one that is being read; there is one before anything is read of it.
+    fn source(&self) -> &Source<'_> {
+        &self.sources[self.sources.len() - 1]
+    }
+
+    fn here(&self, span: Range<usize>) -> Place {
+        Place { source: self.sources.len() - 1, span }
+    }
+
+    /// Where `other` is, if it is in another file than `place`.
+    fn elsewhere(&self, other: Option<&Place>, place: &Place) -> String {
+        let Some(other) = other.filter(|other| other.source != place.source) else {
+            return String::new();
+        };
+        let source = &self.sources[other.source];
+        let file = excerpt(&source.file.to_string_lossy());
+        format!(" in {file}:{}", source.line(other.span.start))
+    }
+
     /// A fault at `place`, with the value `found`.
     fn fault(
         &mut self,
@@ -394,8 +345,8 @@ impl KeyReader<'_> {
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        let found = found.map(|node| self.source.quote(node.span()));
-        let fault = self.source.fault(key.into(), found, place, problem.into(), remedy.into());
+        let found = found.map(|node| self.source().quote(node.span()));
+        let fault = self.source().fault(key.into(), found, place, problem.into(), remedy.into());
         self.faults.push(fault);
     }
 
@@ -403,12 +354,13 @@ impl KeyReader<'_> {
     fn fault_at(
         &mut self,
         key: impl Into<String>,
-        place: Range<usize>,
+        place: &Place,
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        let found = Some(self.source.quote(place.clone()));
-        let fault = self.source.fault(key.into(), found, place, problem.into(), remedy.into());
+        let (source, span) = (&self.sources[place.source], place.span.clone());
+        let found = Some(source.quote(span.clone()));
+        let fault = source.fault(key.into(), found, span, problem.into(), remedy.into());
         self.faults.push(fault);
     }
 }

@@ -9,7 +9,7 @@ use super::error::{Fault, excerpt};
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) text: &'a str,
-    file: &'a Path,
+    pub(super) file: &'a Path,
     line_starts: Vec<usize>,
 }
 

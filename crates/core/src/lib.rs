@@ -9,6 +9,7 @@ pub mod capacity;
 pub mod colocation;
 pub mod counts;
 pub mod cpus;
+pub mod effect;
 pub mod errno;
 pub mod event;
 pub mod exit;

@@ -148,6 +148,11 @@ pub enum Command {
         caller: Caller,
         reply: Reply<UnboundedReceiver<Recorded>>,
     },
+    /// Answers what a test of the tiers showed.
+    VerifyTiers {
+        caller: Caller,
+        reply: Reply<proto::CgroupStatus>,
+    },
     /// What a scheduler says of its containers. `Unavailable`: the finder does not take it just
     /// now. `FailedPrecondition`: there is none.
     Hint {

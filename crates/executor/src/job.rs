@@ -27,6 +27,8 @@ pub enum Job {
     Unit(UnitJob),
     /// A reading.
     Read(ReadRequest),
+    /// Whether weights of this plan split the CPU.
+    VerifyTiers(WeightPlan),
 }
 
 impl From<GroupJob> for Job {

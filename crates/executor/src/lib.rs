@@ -92,6 +92,7 @@ mod taken;
 mod tickets;
 pub mod turn;
 mod units;
+mod verify;
 mod view;
 pub mod world;
 
@@ -229,4 +230,6 @@ struct State<W> {
     answers: Vec<Box<dyn FnOnce() + Send>>,
     /// When the slots came free that tasks put in place in this turn had waited for.
     began: Vec<BootTime>,
+    /// Of the tiers.
+    tests: verify::Tests,
 }

@@ -292,6 +292,7 @@ impl<W: World> Executor<'_, W> {
         let is_new = self.state.world.adopt(effects);
         let found = Arc::clone(&self.state.world.facts().capabilities);
         tracing::info!("what makes tiers on this node has changed: {}", found.reason);
+        self.forget_test();
         if !is_new {
             return;
         }

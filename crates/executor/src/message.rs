@@ -10,6 +10,7 @@ use crate::command::{CommandError, Reply};
 use crate::found::DiscoveredTask as FoundProcess;
 use crate::group::{Attached, CgroupError, Drift, Effects, Group, KernelView};
 use lrs_core::cpus::CpuSet;
+use lrs_core::effect::CpuSplit;
 use lrs_core::exit::Exit;
 use lrs_core::model::{TaskId, Tier};
 use lrs_core::sample::{NodeSample, Sample, ThreadLook};
@@ -120,6 +121,11 @@ pub enum Message {
     Looks(Vec<(TaskId, ThreadLook)>),
     /// Reload, from the signal handler.
     Reload,
+    /// Answer to [`Job::VerifyTiers`](super::job::Job::VerifyTiers).
+    TiersTested {
+        /// What was measured.
+        result: Result<CpuSplit, CgroupError>,
+    },
 }
 
 /// What [`UnitJob::Look`](super::job::UnitJob::Look) found.

@@ -166,6 +166,7 @@ impl<W: World> Loop<W> {
             events: resumed.events,
             answers: Vec::new(),
             began: Vec::new(),
+            tests: super::verify::Tests::default(),
         };
         let mut daemon = Loop { core, state, recorder: resumed.recorder };
         if let Some(recorder) = &daemon.recorder {

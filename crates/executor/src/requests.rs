@@ -84,6 +84,7 @@ impl<W: World> Executor<'_, W> {
                 self.state.view.yarn_found = Arc::new(found);
                 self.state.touched.status = true;
             }
+            Command::VerifyTiers { caller, reply } => self.verify_tiers(&caller, reply),
             Command::Hint { caller, hints, reply } => {
                 let answer = self.state.rights.check(&caller, Action::Integrate, None);
                 let answer = answer.and_then(|()| self.pass_on(hints));

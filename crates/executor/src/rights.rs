@@ -54,6 +54,8 @@ pub enum Action {
     Integrate,
     /// Drain, resume, reload.
     Operate,
+    /// Have the tiers tested.
+    TestTiers,
 }
 
 impl fmt::Display for Action {
@@ -69,6 +71,7 @@ impl fmt::Display for Action {
             Action::ShapeUnit => "shape a unit of systemd's",
             Action::Integrate => "speak for a scheduler",
             Action::Operate => "drain, resume, reload or record",
+            Action::TestTiers => "have the tiers tested",
         })
     }
 }
@@ -126,7 +129,7 @@ impl Rights {
                 "uid {} may not {action}: that takes root or a uid listed in [grpc] integrations",
                 caller.uid
             ))),
-            (_, Action::Operate) => Err(denied(format!(
+            (_, Action::Operate | Action::TestTiers) => Err(denied(format!(
                 "uid {} may not {action}: that takes root or a uid listed in [grpc] admins",
                 caller.uid
             ))),
@@ -301,6 +304,7 @@ mod tests {
             (Action::ShapeUnit, [false, false, false]),
             (Action::Integrate, [false, false, false]),
             (Action::Operate, [false, false, false]),
+            (Action::TestTiers, [false, false, false]),
         ];
         let (root, admin, member, reader) =
             (caller(0, &[0]), caller(7, &[7]), caller(1000, &[1000, LRS]), caller(2000, &[2000]));

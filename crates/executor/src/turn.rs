@@ -251,7 +251,8 @@ impl<W: World> Loop<W> {
                 message @ (Message::Attached { .. }
                 | Message::NotRemoved { .. }
                 | Message::UnitRestored { .. }
-                | Message::Exit { .. }) => {
+                | Message::Exit { .. }
+                | Message::TiersTested { .. }) => {
                     self.with(now, |executor| executor.take_message(message));
                 }
                 // A reading does not matter any more.
@@ -351,6 +352,7 @@ impl<W: World> Executor<'_, W> {
             }
             Message::Exit { task, process, exit } => self.exit_found(task, process, exit),
             Message::Looks(looks) => self.push(Input::Looked(looks)),
+            Message::TiersTested { result } => self.tiers_tested(result),
             // Theirs is in the loop itself.
             Message::Released { .. }
             | Message::Reattached { .. }

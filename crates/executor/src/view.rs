@@ -308,9 +308,9 @@ impl<W: World> Executor<'_, W> {
         }
     }
 
-    fn cgroup_view(&self) -> proto::CgroupStatus {
+    pub(super) fn cgroup_view(&self) -> proto::CgroupStatus {
         let found = &self.state.world.facts().capabilities;
-        proto::CgroupStatus {
+        self.with_effects(proto::CgroupStatus {
             version: match found.version {
                 Some(Version::V1) => 1,
                 Some(Version::V2) => 2,
@@ -332,7 +332,8 @@ impl<W: World> Executor<'_, W> {
             .to_owned(),
             reason: found.reason.clone(),
             root_weight: self.shown_root(),
-        }
+            ..proto::CgroupStatus::default()
+        })
     }
 
     /// That what speaks for YARN has not done so for a while.
@@ -360,6 +361,7 @@ impl<W: World> Executor<'_, W> {
                     .to_owned(),
             );
         }
+        warnings.extend(self.test_warning());
         if let Some(problem) = self.state.root_weight.problem() {
             warnings.push(format!(
                 "the weight of the LRS root was not written, so tasks compete with other groups \

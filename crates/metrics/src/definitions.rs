@@ -143,6 +143,8 @@ definitions! {
 
     TIER_EFFECT = Gauge "tier_effect" "" ["resource", "mechanism"]
         "Whether the tiers split a resource (cpu, io) on this node, and by what.";
+    TIER_VERIFIED = Gauge "tier_verified" "" ["resource"]
+        "Whether a test has measured that they do: lrsctl doctor --verify.";
     ROOT_WEIGHT = Gauge "root_weight" "" []
         "What all tasks together weigh beside the other groups of the node; 100 is neutral, 0 behind all.";
 

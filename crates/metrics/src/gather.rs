@@ -236,10 +236,15 @@ fn shaping(status: &proto::Status, to: &mut Samples) {
         to.add(&of::GUARD_MISSING, &[], number(guard.missing_signals.len() as u64));
     }
     if let Some(cgroup) = &status.cgroup {
-        for (resource, mechanism) in [("cpu", &cgroup.cpu_tiers), ("io", &cgroup.io_tiers)] {
+        for (resource, mechanism, effect) in [
+            ("cpu", &cgroup.cpu_tiers, &cgroup.cpu_effect),
+            ("io", &cgroup.io_tiers, &cgroup.io_effect),
+        ] {
             if !mechanism.is_empty() {
                 let labels = [resource, mechanism.as_str()];
-                to.add(&of::TIER_EFFECT, &labels, truth(mechanism != "none"));
+                let has_effect = mechanism != "none" && effect != "without effect";
+                to.add(&of::TIER_EFFECT, &labels, truth(has_effect));
+                to.add(&of::TIER_VERIFIED, &[resource], truth(effect == "verified"));
             }
         }
         to.add_known(&of::ROOT_WEIGHT, &[], cgroup.root_weight.map(f64::from));

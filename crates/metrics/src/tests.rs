@@ -73,6 +73,7 @@ fn full() -> Reading {
         guard: Some(proto::Guard { enabled: true, stage: 1, ..proto::Guard::default() }),
         cgroup: Some(proto::CgroupStatus {
             cpu_tiers: "idle".into(),
+            cpu_effect: "verified".into(),
             io_tiers: "none".into(),
             root_weight: Some(0),
             ..proto::CgroupStatus::default()
@@ -177,6 +178,8 @@ fn a_reading_becomes_the_figures_that_it_has() {
             "lrs_guard_stage 1",
             "lrs_tier_effect{resource=\"cpu\",mechanism=\"idle\"} 1",
             "lrs_tier_effect{resource=\"io\",mechanism=\"none\"} 0",
+            "lrs_tier_verified{resource=\"cpu\"} 1",
+            "lrs_tier_verified{resource=\"io\"} 0",
             "lrs_root_weight 0",
             "lrs_cpu_ratio{by=\"others\"} 0.25",
             "lrs_pressure_ratio{resource=\"io\",stall=\"full\"} 0.5",

@@ -181,6 +181,7 @@ fn files(roff: &mut Roff) {
     roff.control("SH", ["FILES"]);
     for (path, what) in [
         (DEFAULT_FILE, "Settings of the daemon; without it the defaults hold."),
+        ("/etc/lrs/lrs.toml.d/*.toml", "Drop-ins: settings that are read after it, by name."),
         ("/run/lrs/lrsd.sock", "Where the daemon listens."),
         ("/run/lrs/state/", "What the next daemon takes up: tasks, reservations, events."),
     ] {

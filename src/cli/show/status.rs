@@ -309,16 +309,22 @@ fn tiers_text(cgroup: &proto::CgroupStatus) -> String {
         0 => "no cgroup hierarchy".to_owned(),
         version => format!("cgroup v{version} {}", cgroup.root),
     };
+    // An lrsd before 0.2 does not say.
+    let known = |effect: &str| match effect {
+        "" | "none" => String::new(),
+        effect => format!(" ({effect})"),
+    };
     let disks = match cgroup.io_tiers.as_str() {
         "none" => "disks shared equally".to_owned(),
-        by => format!("disk by {by}"),
+        by => format!("disk by {by}{}", known(&cgroup.io_effect)),
     };
     let beside = match cgroup.root_weight {
         None => String::new(),
         Some(0) => ", behind all other groups".to_owned(),
         Some(weight) => format!(", weight {weight} beside other groups"),
     };
-    format!("cpu by {}, {disks}, {place}{beside}", cgroup.cpu_tiers)
+    let cpu = known(&cgroup.cpu_effect);
+    format!("cpu by {}{cpu}, {disks}, {place}{beside}", cgroup.cpu_tiers)
 }
 
 fn since(now: WallTime, then: WallTime) -> Duration {

@@ -249,7 +249,16 @@ impl Shaper for GrpcServer {
         _: Request<proto::GetConfigRequest>,
     ) -> Answer<proto::GetConfigResponse> {
         let toml = self.service.snapshot().config_toml.to_string();
-        Ok(Response::new(proto::GetConfigResponse { toml }))
+        let file = self.service.access().config_file.to_string_lossy().into_owned();
+        Ok(Response::new(proto::GetConfigResponse { toml, file }))
+    }
+
+    async fn verify_tiers(
+        &self,
+        request: Request<proto::VerifyTiersRequest>,
+    ) -> Answer<proto::VerifyTiersResponse> {
+        let cgroup = self.service.verify_tiers(caller(&request)?).await.map_err(status)?;
+        Ok(Response::new(proto::VerifyTiersResponse { cgroup: Some(cgroup) }))
     }
 
     type RecordStream = Pin<Box<dyn Stream<Item = Result<proto::RecordPiece, Status>> + Send>>;

@@ -41,6 +41,7 @@ const ENUM_FIELDS: &[(&str, &str)] = &[
 ];
 
 const TIMESTAMP_FIELDS: &[&str] = &[
+    "CgroupStatus.tested_at",
     "Status.started_at",
     "Node.sampled_at",
     "Guard.since",

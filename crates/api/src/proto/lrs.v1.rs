@@ -328,6 +328,20 @@ pub struct CgroupStatus {
     /// is neutral); 0: idle, behind all of them. Absent while it is not known, and in observe mode.
     #[prost(uint32, optional, tag = "6")]
     pub root_weight: ::core::option::Option<u32>,
+    /// Of the CPU: "verified" or "without effect" as VerifyTiers measured it last, since lrsd started and since the
+    /// tiers are what they are; else "claimed": weights are written, and nothing has shown what they do. "none": there
+    /// are no tiers.
+    #[prost(string, tag = "7")]
+    pub cpu_effect: ::prost::alloc::string::String,
+    /// Of disks, which are not tested: "claimed" or "none".
+    #[prost(string, tag = "8")]
+    pub io_effect: ::prost::alloc::string::String,
+    /// What the last test measured, in words.
+    #[prost(string, optional, tag = "9")]
+    pub tested: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "10")]
+    #[serde(serialize_with = "crate::wire::timestamp")]
+    pub tested_at: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// Since the state directory was made.
 #[derive(serde::Serialize)]
@@ -1201,6 +1215,21 @@ pub struct GetConfigRequest {}
 pub struct GetConfigResponse {
     #[prost(string, tag = "1")]
     pub toml: ::prost::alloc::string::String,
+    /// The file that lrsd reads at a reload, with its drop-ins in FILE.d/, as lrsd sees it; it need not be there.
+    #[prost(string, tag = "2")]
+    pub file: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerifyTiersRequest {}
+#[derive(serde::Serialize)]
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerifyTiersResponse {
+    /// As in the status.
+    #[prost(message, optional, tag = "1")]
+    pub cgroup: ::core::option::Option<CgroupStatus>,
 }
 #[derive(serde::Serialize)]
 #[allow(missing_docs)]
@@ -2328,6 +2357,32 @@ pub mod shaper_client {
             req.extensions_mut().insert(GrpcMethod::new("lrs.v1.Shaper", "GetConfig"));
             self.inner.unary(req, path, codec).await
         }
+        /// Tests for a second and a half whether the kernel heeds the weights of the tiers: two processes of
+        /// lrsd's own, one active and one passive, compute on one CPU. An admin may. FAILED_PRECONDITION:
+        /// it cannot be tested here.
+        pub async fn verify_tiers(
+            &mut self,
+            request: impl tonic::IntoRequest<super::VerifyTiersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::VerifyTiersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/lrs.v1.Shaper/VerifyTiers",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("lrs.v1.Shaper", "VerifyTiers"));
+            self.inner.unary(req, path, codec).await
+        }
         /// All that lrsd decides from now on, for `lrsctl record`: the state, and then each input with what
         /// followed, until the caller ends the call or lrsd stops. An admin may, one at a time
         /// (FAILED_PRECONDITION). A caller that reads too slowly gets the end of it, which says so.
@@ -2664,6 +2719,16 @@ pub mod shaper_server {
             request: tonic::Request<super::GetConfigRequest>,
         ) -> std::result::Result<
             tonic::Response<super::GetConfigResponse>,
+            tonic::Status,
+        >;
+        /// Tests for a second and a half whether the kernel heeds the weights of the tiers: two processes of
+        /// lrsd's own, one active and one passive, compute on one CPU. An admin may. FAILED_PRECONDITION:
+        /// it cannot be tested here.
+        async fn verify_tiers(
+            &self,
+            request: tonic::Request<super::VerifyTiersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::VerifyTiersResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the Record method.
@@ -3668,6 +3733,51 @@ pub mod shaper_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetConfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/lrs.v1.Shaper/VerifyTiers" => {
+                    #[allow(non_camel_case_types)]
+                    struct VerifyTiersSvc<T: Shaper>(pub Arc<T>);
+                    impl<
+                        T: Shaper,
+                    > tonic::server::UnaryService<super::VerifyTiersRequest>
+                    for VerifyTiersSvc<T> {
+                        type Response = super::VerifyTiersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::VerifyTiersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Shaper>::verify_tiers(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = VerifyTiersSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -34,6 +34,10 @@ impl Pretend {
         Some(match job {
             Job::Group(job) => self.finish_group(job),
             Job::Unit(job) => finish_unit(job),
+            Job::VerifyTiers(_) => {
+                let why = "a pretended node has no kernel of which tiers could be tested";
+                vec![Message::TiersTested { result: Err(CgroupError::Unsupported(why.to_owned())) }]
+            }
             Job::Read(request) => vec![match request.cycle {
                 Some(cycle) => Message::Cycle(Box::new(self.read(cycle))),
                 None => Message::ReadAhead(Box::new(self.read_ahead())),

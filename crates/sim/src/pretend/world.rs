@@ -373,6 +373,7 @@ impl Jobs for Pretend {
             Job::Group(GroupJob::Remove { task, .. }) => ("remove", Some(*task)),
             Job::Unit(_) => ("unit", None),
             Job::Read(_) => ("read", None),
+            Job::VerifyTiers(_) => ("verify", None),
         };
         // What is begun cannot be refused.
         if self.deed(Call::Begin(name, task)).is_some() {
