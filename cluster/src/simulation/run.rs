@@ -280,8 +280,9 @@ impl<'a> Run<'a> {
 
     fn submit(&mut self, job: JobId, arrival: Arrival, kind: Kind) {
         for (task, todo) in self.workload.tasks(&arrival, kind) {
-            let task = self.cluster.submit(job, task);
-            put(&mut self.todo, task.number(), todo);
+            if let Some(task) = self.cluster.submit(job, task) {
+                put(&mut self.todo, task.number(), todo);
+            }
         }
     }
 

@@ -18,7 +18,15 @@ pub(crate) struct Network {
     #[serde(with = "pairs")]
     pub(crate) pairs: BTreeMap<(NodeId, NodeId), Option<f64>>,
     /// Whether a pair has none.
+    #[serde(skip)]
     pub(crate) is_cut: bool,
+}
+
+impl Network {
+    /// Finds out whether a pair has no connection.
+    pub(crate) fn find_cuts(&mut self) {
+        self.is_cut = self.pairs.values().any(Option::is_none);
+    }
 }
 
 impl Cluster {
