@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::placement::cluster::{NodeId, TaskId};
 
-/// When an input arrives whose transfer goes on: not before this.
+/// When an input arrives of which the transfer goes on: not before this.
 pub(crate) const FAR: Duration = Duration::from_secs(1 << 40);
 
 /// An input on its way.
