@@ -3,6 +3,7 @@
 mod classify;
 mod plan;
 mod suites;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -56,7 +57,8 @@ enum Command {
     /// somewhere and takes its time to move. Everything but the time of deciding follows from a seed.
     #[command(after_help = "Examples:\n  \
         lrs-place simulate cluster/suites/million.toml\n  \
-        lrs-place simulate cluster/suites/cross.toml --svg bars.svg --figure job_mean")]
+        lrs-place simulate cluster/suites/cross.toml --svg bars.svg --figure job_mean\n  \
+        lrs-place simulate cluster/suites/log.toml --swf site.swf --seeds 1 --traces out")]
     Simulate(suites::SimulateArgs),
     /// Queues of jobs on one node: makespan and response with LRS and with fixed numbers of slots
     Queue(QueueArguments),

@@ -27,6 +27,8 @@ use lrs_place::simulation::runs::{Runs, Values};
 use lrs_place::simulation::suite::{Outcome, Suite, of_class, play, seeded, work};
 use lrs_term::{Exit, Failure, Output};
 
+use super::traces;
+
 /// The suites of `tables` by name.
 const TABLES: [(&str, &str); 6] = [
     ("delay", include_str!("../../suites/tables/delay.toml")),
@@ -42,6 +44,15 @@ pub(super) struct SimulateArgs {
     /// Files of suites, as in cluster/suites
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
+    /// Take the jobs of this log in place of those of the suites; - is stdin
+    ///
+    /// A log in the Standard Workload Format: a job of n processors becomes n tasks.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    swf: Option<PathBuf>,
+    /// Write into DIR what each case does with its first seed: tasks.csv, Batsim's jobs.csv and
+    /// schedule.csv, gantt.svg
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    traces: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -94,8 +105,15 @@ pub(super) fn simulate(args: &SimulateArgs, out: &mut Output) -> Result<(), Fail
             .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
         Suite::parse(&text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
     };
-    let suites = args.files.iter().map(read).collect::<Result<Vec<Suite>, Failure>>()?;
-    run(suites, &args.options, out)
+    let mut suites = args.files.iter().map(read).collect::<Result<Vec<Suite>, Failure>>()?;
+    if let Some(path) = &args.swf {
+        let log = traces::log(path)?;
+        for suite in &mut suites {
+            suite.published.clear();
+            suite.cases.iter_mut().for_each(|(_, scenario)| scenario.take(&log));
+        }
+    }
+    run(suites, &args.options, args.traces.as_deref(), out)
 }
 
 /// `lrs-place queue`
@@ -111,12 +129,17 @@ pub(super) fn tables(args: &TablesArgs, out: &mut Output) -> Result<(), Failure>
         Suite::parse(text).map_err(|error| Failure::failed(format!("the suite {name}: {error}")))
     };
     let suites = TABLES.iter().filter(|(name, _)| wanted(name)).map(parse);
-    run(suites.collect::<Result<Vec<Suite>, Failure>>()?, &args.options, out)
+    run(suites.collect::<Result<Vec<Suite>, Failure>>()?, &args.options, None, out)
 }
 
 /// Runs the cases of all suites. A case that cannot be run is in its table with the reason, and fails
 /// the command; a published figure that is missed is a finding and no failure.
-fn run(mut suites: Vec<Suite>, options: &Options, out: &mut Output) -> Result<(), Failure> {
+fn run(
+    mut suites: Vec<Suite>,
+    options: &Options,
+    dir: Option<&Path>,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let (mut whole, mut rows, mut good) = (Vec::new(), String::new(), true);
     let mut drawn = Vec::new();
     for suite in &mut suites {
@@ -127,7 +150,8 @@ fn run(mut suites: Vec<Suite>, options: &Options, out: &mut Output) -> Result<()
         if let Some(seed) = options.seed {
             suite.cases.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
         }
-        let suite = &*suite;
+    }
+    for suite in &suites {
         let outcome = outcome(suite, options.threads);
         out.line(report::tables(suite, &outcome))?;
         out.flush()?;
@@ -141,6 +165,9 @@ fn run(mut suites: Vec<Suite>, options: &Options, out: &mut Output) -> Result<()
                 cases.map(|((name, _), found)| (name.as_str(), found.as_ref().ok().and_then(of))),
             );
         }
+    }
+    if let Some(dir) = dir {
+        traces::write_all(dir, suites.iter().flat_map(|suite| &suite.cases))?;
     }
     if let Some(path) = &options.json {
         write(path, &serde_json::Value::from(whole).to_string())?;
@@ -157,7 +184,7 @@ fn run(mut suites: Vec<Suite>, options: &Options, out: &mut Output) -> Result<()
     if good { Ok(()) } else { Err(Failure::ended(Exit::Failed.into())) }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
@@ -227,7 +254,7 @@ fn style() -> ProgressStyle {
 }
 
 /// A clock that only goes forward.
-fn since_start() -> Duration {
+pub(super) fn since_start() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }

@@ -387,6 +387,7 @@ impl Cluster {
     /// Finds what is not saved: sums, and which tasks wait where.
     pub(crate) fn find_again(&mut self) {
         self.nodes.iter_mut().for_each(Node::count);
+        self.network.iter_mut().for_each(Network::find_cuts);
         self.slots = self.nodes.iter().map(|node| u64::from(node.slots())).sum();
         self.free = self.nodes.iter().map(|node| u64::from(node.all_free())).sum();
         for task in self.tasks() {

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::placement::catalogue::Entry;
 use crate::placement::cluster::{Cluster, Locality, NodeId, State, TaskId};
 use crate::placement::fault::Fault;
+use crate::placement::input::VERSION;
 use crate::placement::plan::{decide, why_unfit};
 use crate::placement::resources::lacking;
 use crate::placement::turn::{Choice, Reason, Weight};
@@ -24,6 +25,8 @@ use crate::placement::turn::{Choice, Reason, Weight};
 /// A task and every node; the JSON of `lrs-place plan --explain TASK --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
+    /// Of the form of the file ([`VERSION`]).
+    pub version: u32,
     /// Name of the policy.
     pub policy: String,
     /// Name of the job.
@@ -132,6 +135,7 @@ pub fn explain(entry: &Entry, cluster: &Cluster, task: TaskId) -> Result<Explana
     });
     let name = |place: usize| order.get(place).map(|index| nodes[*index].node.clone());
     Ok(Explanation {
+        version: VERSION,
         policy: entry.name.to_owned(),
         job: cluster[cluster[task].job].name.clone(),
         task: cluster[task].name.clone(),

@@ -8,8 +8,9 @@
 //! A job that is forgotten gives its number and those of its tasks to later ones, so that a cluster
 //! is as large as what waits and runs in it, however many tasks it has seen.
 //!
-//! Limit. A node that has gone keeps its number, and policies still pass over it: where nodes come and go by the
-//! thousand, begin with a new cluster now and then.
+//! So does a node that has gone, once no task that waits or runs names it as the place of its input.
+//!
+//! Limit. Names of racks are kept for good.
 
 use std::time::Duration;
 
@@ -65,8 +66,11 @@ impl Cluster {
         id
     }
 
-    /// A task of a job waits from now on.
-    pub fn submit(&mut self, job: JobId, new: NewTask) -> TaskId {
+    /// A task of a job waits from now on; `None`, and nothing done, if the job is forgotten.
+    pub fn submit(&mut self, job: JobId, new: NewTask) -> Option<TaskId> {
+        if self[job].forgotten {
+            return None;
+        }
         let NewTask { name, kind, bytes, replicas, demand } = new;
         let (remaining, state) = (None, State::Waiting);
         let task = Task { name, job, kind, bytes, replicas, demand, remaining, state };
@@ -83,7 +87,7 @@ impl Cluster {
         self.jobs[job.0].tasks.push(id);
         *self.count(kind) += 1;
         self.list(id);
-        id
+        Some(id)
     }
 
     /// A running task is lost with what it has done, and waits again.
@@ -131,7 +135,8 @@ impl Cluster {
         }
     }
 
-    /// A node comes. One of the name of a node that has gone is another node.
+    /// A node comes. One of the name of a node that has gone is another node; its number may be that of a
+    /// node that has gone.
     ///
     /// # Errors
     /// With all that is wrong with it.
@@ -146,8 +151,26 @@ impl Cluster {
         }
         let NodeInput { name, rack, slots, capacity } = node;
         self.add_node(name, rack, slots, capacity);
+        let mut number = NodeId(self.nodes.len() - 1);
+        if let Some(spare) = self.spare_node() {
+            self.nodes.swap_remove(spare.0);
+            if let Some(network) = &mut self.network {
+                network.pairs.retain(|(from, to), _| *from != spare && *to != spare);
+                network.find_cuts();
+            }
+            number = spare;
+        }
         self.list_again();
-        Ok(NodeId(self.nodes.len() - 1))
+        Ok(number)
+    }
+
+    /// A node that has gone, and that no task needs to be known any more.
+    fn spare_node(&self) -> Option<NodeId> {
+        let needed = |node: &NodeId| {
+            let live = self.tasks.iter().filter(|task| task.state != State::Ended);
+            live.into_iter().any(|task| task.replicas.contains(node))
+        };
+        self.nodes().find(|node| self[*node].is_gone() && !needed(node))
     }
 
     /// Nothing starts on a node from now on, and what runs goes on; or it serves again. `false` if it has gone.
@@ -213,7 +236,7 @@ impl Cluster {
         let Some(network) = self.network.as_mut().filter(|_| is_one) else { return false };
         network.pairs.insert((from, to), bytes_per_sec);
         let was_cut = network.is_cut;
-        network.is_cut = network.pairs.values().any(Option::is_none);
+        network.find_cuts();
         if was_cut || network.is_cut {
             self.list_again();
         }
@@ -222,7 +245,7 @@ impl Cluster {
 
     /// Forgets a job once all its tasks have ended; `false`, and nothing done, while one has not. Its number
     /// may become a later job's, so tell the policy too
-    /// ([`Policy::forget`](crate::placement::turn::Policy::forget)), and submit no further task to it.
+    /// ([`Policy::forget`](crate::placement::turn::Policy::forget)), and use it no more.
     pub fn forget(&mut self, job: JobId) -> bool {
         let of = &self.jobs[job.0];
         let waits = of.waiting_tasks() > 0 || self.unfit.iter().any(|task| self[*task].job == job);

@@ -14,12 +14,14 @@ use crate::placement::catalogue::Entry;
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 use crate::placement::fault::Fault;
 use crate::placement::groups::warnings;
-use crate::placement::input::Kind;
+use crate::placement::input::{Kind, VERSION};
 use crate::placement::turn::{PassedOver, Policy, Reason, Turn};
 
 /// What a policy starts, and what waits; the JSON of `lrs-place plan --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
+    /// Of the form of the file ([`VERSION`]), which takes `waited_seconds`, `offers` and `level` of a plan.
+    pub version: u32,
     /// Name of the policy.
     pub policy: &'static str,
     /// The starts, in order.
@@ -159,7 +161,7 @@ fn report(name: &'static str, policy: &dyn Policy, turn: Turn<'_>) -> Plan {
         summary.waiting += count;
         waiting.push(WaitingJob { job: name, tasks: count, reason, passed: None });
     }
-    Plan { policy: name, assigned, waiting, warnings, summary }
+    Plan { version: VERSION, policy: name, assigned, waiting, warnings, summary }
 }
 
 /// The tasks that no node can run, by their jobs.

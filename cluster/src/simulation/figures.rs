@@ -142,6 +142,11 @@ impl Figures {
         self.class(class).local[locality as usize] += 1;
     }
 
+    /// An input took so long to move, which was not known at the start.
+    pub(crate) fn moved(&mut self, took: Duration) {
+        self.transfer += took.as_secs_f64();
+    }
+
     /// A task ended, and held its slot for so long.
     pub fn end(&mut self, class: &str, kind: Kind, held: Duration) {
         self.tasks += 1;
@@ -182,6 +187,11 @@ impl Figures {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         // As above.
         let _ = self.asked.record(nanos);
+    }
+
+    /// Seconds in which policies were asked.
+    pub(crate) fn deciding(&self) -> f64 {
+        self.deciding
     }
 
     /// A decision had warnings. The texts have numbers in them that differ from decision to decision,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::placement::cluster::TaskId;
 use crate::placement::input::SlotsInput;
 
+use crate::simulation::links::FAR;
 use crate::simulation::scenario::{Kind, Scenario};
 use crate::simulation::shaped::Shaped;
 use crate::simulation::shared::Shared;
@@ -25,9 +26,9 @@ pub enum Machine {
 
 impl Machine {
     /// A node that boots at `now`.
-    pub fn boot(scenario: &Scenario, speed: f64, now: Duration) -> Machine {
+    pub fn boot(scenario: &Scenario, now: Duration) -> Machine {
         match scenario.nodes.kind {
-            Kind::Static => Machine::Slots(Slots { speed, running: Vec::new() }),
+            Kind::Static => Machine::Slots(Slots::default()),
             Kind::Shared => Machine::Shared(Box::new(Shared::boot(&scenario.nodes, now))),
             Kind::Lrs => Machine::Lrs(Box::new(Shaped::boot(&scenario.nodes, now))),
         }
@@ -60,6 +61,18 @@ impl Machine {
         }
     }
 
+    /// The input of a task has arrived, which started without a time for that.
+    pub fn arrived(&mut self, task: TaskId, at: Duration) {
+        match self {
+            Machine::Slots(slots) => {
+                let of = slots.running.iter_mut().find(|(_, of)| *of == task);
+                of.into_iter().for_each(|(end, _)| *end = at + end.saturating_sub(FAR));
+            }
+            Machine::Shared(shared) => shared.arrived(task, at),
+            Machine::Lrs(shaped) => shaped.arrived(task, at),
+        }
+    }
+
     /// The tasks that it ends because it is short of memory.
     pub fn starve(&mut self) -> Vec<TaskId> {
         let (mut starved, mut short) = (Vec::new(), true);
@@ -88,16 +101,15 @@ impl Machine {
 }
 
 /// Slots that do not disturb each other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Slots {
-    speed: f64,
     /// When each task ends.
     running: Vec<(Duration, TaskId)>,
 }
 
 impl Slots {
     fn start(&mut self, start: Start) {
-        let takes = Duration::from_secs_f64(start.todo.seconds() / self.speed);
+        let takes = Duration::from_secs_f64(start.todo.seconds());
         self.running.push((start.ready + takes, start.task));
     }
 

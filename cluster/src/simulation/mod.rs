@@ -24,12 +24,15 @@
 //! | [`published`] | what the sources published, and whether ours is as that |
 //! | [`report`] | tables, JSON and CSV of what came out |
 //! | [`bars`] | a figure of each case as a picture |
+//! | `links` | transfers that share links |
+//! | [`swf`] | logs of jobs in the Standard Workload Format |
+//! | [`trace`], `gantt` | what a round did, task by task, as CSV and as a picture |
 //!
 //! The workload depends on the seed alone and not on the policy: the same jobs with the same work and
 //! the same replicas arrive at the same moments.
 //!
-//! Limits. A transfer takes the size by the bandwidth between two nodes, however many transfers there
-//! are. Reduces wait until all maps of their job have ended. No task is started a second time because
+//! Limits. Without `shared_links` a transfer takes the size by the bandwidth between two nodes, however many
+//! transfers there are. Reduces wait until all maps of their job have ended. No task is started a second time because
 //! it is slow. The input of a node that is down is read from it all the same, as from a copy that was
 //! made elsewhere.
 
@@ -37,6 +40,8 @@ pub mod analysis;
 pub mod bars;
 pub mod figures;
 mod forecast;
+mod gantt;
+mod links;
 pub mod machine;
 pub mod nodes;
 pub mod once;
@@ -51,8 +56,10 @@ pub mod shared;
 pub mod solving;
 pub mod spread;
 pub mod suite;
+pub mod swf;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 pub mod workload;
 
 /// Reads a clock that only goes forward: the cost of deciding is measured with it, and nothing else.

@@ -27,8 +27,8 @@ pub struct Nodes {
     pub cpus: u32,
     /// Requests that its disk serves at once, where it is shared.
     pub disk: u32,
-    /// Spread of the speeds of nodes, as the sigma of a lognormal distribution, where nothing is
-    /// shared.
+    /// Spread of the speeds of nodes, as the sigma of a lognormal distribution: what a task does takes the
+    /// longer the slower its node is.
     pub speed_spread: f64,
     /// What the tasks of a node may take together.
     pub capacity: Option<Resources>,

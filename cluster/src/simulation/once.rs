@@ -122,8 +122,9 @@ fn occupy(
     let free = (all.len() as f64 * once.idle).round() as usize;
     for (node, tier) in all.into_iter().skip(free) {
         let job = jobs[rng.random_range(0..jobs.len())];
-        let task = cluster.submit(job, task(0, Vec::new()));
-        cluster.start(task, node, tier, Duration::ZERO);
+        if let Some(task) = cluster.submit(job, task(0, Vec::new())) {
+            cluster.start(task, node, tier, Duration::ZERO);
+        }
     }
     free
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use crate::placement::check::Fault;
 use crate::placement::cluster::{Cluster, JobId, NodeId, State, TaskId};
-use crate::placement::groups::{Groups, unfairness};
 use crate::placement::input::{Kind, SlotsInput};
 use crate::placement::live::NewJob;
 use crate::placement::preempt::Preemption;
@@ -22,9 +21,13 @@ use rand_pcg::Pcg64Mcg;
 use crate::simulation::Clock;
 use crate::simulation::figures::{Figures, Loss};
 use crate::simulation::forecast::TaskTimes;
+use crate::simulation::links::{FAR, Links};
 use crate::simulation::machine::{Ended, Machine, Start};
 use crate::simulation::scenario::Scenario;
+use crate::simulation::trace::Tracer;
 use crate::simulation::workload::{Arrival, Todo, Workload, exponential, random, spread};
+
+mod losses;
 
 /// Time between two checks of the shares of the groups.
 const LOOK: Duration = Duration::from_secs(10);
@@ -38,6 +41,8 @@ enum Event {
     Report(usize),
     All,
     Look,
+    /// An input arrives, unless transfers have changed since.
+    Moved(u64),
 }
 
 /// A job that is not over.
@@ -93,7 +98,10 @@ pub(crate) struct Run<'a> {
     last_end: Duration,
     /// Since when nothing has run while tasks wait.
     still: Option<Duration>,
-    figures: &'a mut Figures,
+    pub(crate) figures: &'a mut Figures,
+    links: Links,
+    /// Follows the round, for files.
+    pub(crate) tracer: Option<Tracer<'a>>,
 }
 
 /// Runs all rounds of a case; `done` hears of the tasks that have ended from time to time.
@@ -127,7 +135,7 @@ impl<'a> Run<'a> {
         let mut rngs: Vec<_> = (0..nodes.len()).map(|node| random(seed, 4, node as u64)).collect();
         let speed = |rng: &mut Pcg64Mcg| spread(rng, scenario.nodes.speed_spread).max(0.01);
         let speeds: Vec<f64> = rngs.iter_mut().map(speed).collect();
-        let boot = |speed: &f64| Some(Machine::boot(scenario, *speed, Duration::ZERO));
+        let boot = |_: &f64| Some(Machine::boot(scenario, Duration::ZERO));
         let machines = speeds.iter().map(boot).collect();
         let mut workload = Workload::new(scenario, seed, &cluster);
         let seconds = Duration::from_secs_f64;
@@ -157,6 +165,8 @@ impl<'a> Run<'a> {
             last_end: Duration::ZERO,
             still: None,
             figures,
+            links: Links::default(),
+            tracer: None,
             nodes,
             scenario,
             clock,
@@ -200,7 +210,7 @@ impl<'a> Run<'a> {
         self.push(now + after, Event::Down(node));
     }
 
-    fn play(&mut self, done: &dyn Fn(u64)) -> Result<(), Refused> {
+    pub(crate) fn play(&mut self, done: &dyn Fn(u64)) -> Result<(), Refused> {
         let mut reported = self.figures.tasks();
         while !self.is_over() {
             if !self.step()? {
@@ -226,11 +236,11 @@ impl<'a> Run<'a> {
     pub(crate) fn step(&mut self) -> Result<bool, Refused> {
         let Some(Reverse((now, _, event))) = self.events.pop() else { return Ok(false) };
         match event {
-            Event::Arrive => self.arrive(),
+            Event::Arrive => self.arrive()?,
             Event::Down(node) => self.down(node, now)?,
             Event::Up(node) => {
-                let speed = self.speeds[node];
-                self.machines[node] = Some(Machine::boot(self.scenario, speed, now));
+                self.machines[node] = Some(Machine::boot(self.scenario, now));
+                self.tracer.iter_mut().for_each(|tracer| tracer.up(node, now));
                 self.resize(node, self.scenario.slots());
                 self.fails_later(node, now);
             }
@@ -248,6 +258,8 @@ impl<'a> Run<'a> {
                 }
                 self.assign(0..self.nodes.len(), now)?;
             }
+            Event::Moved(changes) if changes == self.links.changes => self.moved(now),
+            Event::Moved(_) => return Ok(true),
             Event::Look => {
                 self.push(now + LOOK, event);
                 self.look(now)?;
@@ -257,9 +269,9 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    fn arrive(&mut self) {
-        let Some(arrival) = self.next else { return };
-        let class = &self.scenario.job[arrival.class];
+    fn arrive(&mut self) -> Result<(), Refused> {
+        let Some(arrival) = self.next else { return Ok(()) };
+        let class = &self.scenario.jobs()[arrival.class];
         let known = || self.scenario.rates_known.then(|| Share::clamped(class.rate()));
         let rate = arrival.hint.or_else(known);
         let priority = Priority(class.priority);
@@ -271,18 +283,33 @@ impl<'a> Run<'a> {
         let live = Live { arrival, maps, reduces, last_end: arrival.at, took };
         put(&mut self.jobs, job.number(), Some(live));
         self.live += 1;
-        self.submit(job, arrival, if maps > 0 { Kind::Map } else { Kind::Reduce });
+        if let Some(tracer) = &mut self.tracer {
+            tracer.arrive(job, class.number.unwrap_or(arrival.serial), &class.name, arrival.at);
+        }
+        let first = if maps > 0 { Kind::Map } else { Kind::Reduce };
+        self.submit(job, arrival, first, arrival.at)?;
         self.next = self.workload.next(&self.cluster);
         if let Some(next) = self.next {
             self.push(next.at, Event::Arrive);
         }
+        Ok(())
     }
 
-    fn submit(&mut self, job: JobId, arrival: Arrival, kind: Kind) {
+    fn submit(
+        &mut self,
+        job: JobId,
+        arrival: Arrival,
+        kind: Kind,
+        at: Duration,
+    ) -> Result<(), Refused> {
         for (task, todo) in self.workload.tasks(&arrival, kind) {
-            let task = self.cluster.submit(job, task);
+            let Some(task) = self.cluster.submit(job, task) else {
+                return Err(Refused::Broken("a job that is forgotten has tasks".into()));
+            };
             put(&mut self.todo, task.number(), todo);
+            self.tracer.iter_mut().for_each(|tracer| tracer.submit(job, task, at));
         }
+        Ok(())
     }
 
     /// A node runs until now, and says what has ended.
@@ -314,13 +341,14 @@ impl<'a> Run<'a> {
             return Err(Refused::Broken("a task ended that does not run".into()));
         };
         let (job, kind) = (self.cluster[task].job, self.cluster[task].kind);
+        self.tracer.iter_mut().for_each(|tracer| tracer.end(&self.cluster, task, None, at));
         self.cluster.finish(task);
         self.running -= 1;
         self.last_end = self.last_end.max(at);
         let Some(live) = self.jobs.get_mut(job.number()).and_then(Option::as_mut) else {
             return Err(Refused::Broken("a task of a job that is over ended".into()));
         };
-        let class = &self.scenario.job[live.arrival.class];
+        let class = &self.scenario.jobs()[live.arrival.class];
         let held = at.saturating_sub(since);
         self.figures.end(&class.name, kind, held);
         live.last_end = live.last_end.max(at);
@@ -342,16 +370,17 @@ impl<'a> Run<'a> {
         if live.reduces == 0 {
             self.over(job, live);
         } else if kind == Kind::Map {
-            self.submit(job, live.arrival, Kind::Reduce);
+            self.submit(job, live.arrival, Kind::Reduce, live.last_end)?;
         }
         Ok(())
     }
 
     fn over(&mut self, job: JobId, live: Live) {
-        let class = &self.scenario.job[live.arrival.class].name;
+        let class = &self.scenario.jobs()[live.arrival.class].name;
         self.figures.job(class, live.last_end.saturating_sub(live.arrival.at));
         self.jobs[job.number()] = None;
         self.live -= 1;
+        self.tracer.iter_mut().for_each(|tracer| tracer.over(job));
         self.policy.forget(job);
         self.cluster.forget(job);
     }
@@ -375,14 +404,27 @@ impl<'a> Run<'a> {
 
     fn start(&mut self, choice: &Choice, now: Duration) -> Result<(), Refused> {
         let task = &self.cluster[choice.task];
-        let Some(live) = self.jobs[task.job.number()] else {
+        let job = task.job;
+        let Some(live) = self.jobs[job.number()] else {
             return Err(Refused::Broken("a task of a job that is over starts".into()));
         };
-        let class = &self.scenario.job[live.arrival.class].name;
+        let class = &self.scenario.jobs()[live.arrival.class].name;
         let seconds = choice.transfer_seconds.unwrap_or(0.0);
         let locality = (!task.replicas.is_empty()).then_some(choice.locality);
-        self.figures.start(class, locality, seconds);
+        let source = self.cluster.source(choice.task, choice.node);
+        let source = source.filter(|_| self.scenario.shared_links && seconds > 0.0);
+        self.figures.start(class, locality, if source.is_some() { 0.0 } else { seconds });
         self.running += 1;
+        let mut ready = now + Duration::from_secs_f64(seconds);
+        if let Some((from, _)) = source {
+            self.links.begin(choice.task, (from, choice.node), seconds, now);
+            self.next_moved();
+            ready = FAR;
+        }
+        let Choice { task: id, node, tier, .. } = *choice;
+        self.tracer.iter_mut().for_each(|of| of.start(id, node, tier, locality, now, ready));
+        let speed = self.speeds[node.number()] as f32;
+        let Todo { cpu, disk } = self.todo[id.number()];
         let Some(machine) = &mut self.machines[choice.node.number()] else {
             return Err(Refused::Broken("a task starts on a node that is down".into()));
         };
@@ -390,13 +432,31 @@ impl<'a> Run<'a> {
             task: choice.task,
             job: live.arrival.serial,
             hint: live.arrival.hint,
-            priority: self.cluster[task.job].priority,
-            todo: self.todo[choice.task.number()],
+            priority: self.cluster[job].priority,
+            todo: Todo { cpu: cpu / speed, disk: disk / speed },
             memory: self.cluster[choice.task].demand.memory_bytes as u64,
-            ready: now + Duration::from_secs_f64(seconds),
+            ready,
             now,
         });
         Ok(())
+    }
+
+    fn next_moved(&mut self) {
+        if let Some(at) = self.links.next() {
+            self.push(at, Event::Moved(self.links.changes));
+        }
+    }
+
+    /// Inputs arrive.
+    fn moved(&mut self, now: Duration) {
+        for (task, took) in self.links.ended(now) {
+            self.figures.moved(took);
+            self.tracer.iter_mut().for_each(|tracer| tracer.arrived(task, now));
+            let State::Running(node, _) = self.cluster[task].state() else { continue };
+            let machine = self.machines[node.number()].as_mut();
+            machine.into_iter().for_each(|machine| machine.arrived(task, now));
+        }
+        self.next_moved();
     }
 
     /// When the running tasks are expected to end, for a policy that asks: after as long as the
@@ -410,71 +470,6 @@ impl<'a> Run<'a> {
             let left = median.map(|median| median.saturating_sub(now.saturating_sub(since)));
             self.cluster.predict(task, left);
         }
-    }
-
-    /// A node goes down with all that runs there, unless it is down.
-    fn down(&mut self, node: usize, now: Duration) -> Result<(), Refused> {
-        self.report(node, now)?;
-        self.machines[node] = None;
-        self.resize(node, SlotsInput::default());
-        let id = self.nodes[node];
-        for task in self.cluster[id].running().collect::<Vec<_>>() {
-            self.lose(task, Loss::Node, now);
-        }
-        let down = self.scenario.failures.map_or(0.0, |failures| failures.down_seconds);
-        self.push(now + Duration::from_secs_f64(down), Event::Up(node));
-        Ok(())
-    }
-
-    /// How fair it is, and what is preempted to be fairer.
-    fn look(&mut self, now: Duration) -> Result<(), Refused> {
-        if self.cluster.queue().next().is_none() {
-            return Ok(());
-        }
-        if let Some(distance) = unfairness(&Groups::of(&self.cluster)) {
-            self.figures.unfair(distance);
-        }
-        let Some(preemption) = &mut self.preemption else { return Ok(()) };
-        for task in preemption.choose(&self.cluster, now) {
-            let State::Running(node, _) = self.cluster[task].state() else { continue };
-            // What has ended since its last report is not killed.
-            self.report(node.number(), now)?;
-            if !matches!(self.cluster[task].state(), State::Running(..)) {
-                continue;
-            }
-            if let Some(machine) = &mut self.machines[node.number()] {
-                machine.kill(task);
-            }
-            self.lose(task, Loss::Preempted, now);
-        }
-        Ok(())
-    }
-
-    /// A running task waits again.
-    fn lose(&mut self, task: TaskId, why: Loss, now: Duration) {
-        let State::Running(_, since) = self.cluster[task].state() else { return };
-        self.cluster.lose(task);
-        self.running -= 1;
-        self.figures.lose(why, now.saturating_sub(since));
-    }
-
-    /// A case that cannot end is refused, not run for ever.
-    fn not_stuck(&mut self, now: Duration) -> Result<(), Refused> {
-        let waits =
-            || self.cluster.queue().next().is_some() || self.cluster.unfit().next().is_some();
-        let all_up = || self.machines.iter().all(Option::is_some);
-        if self.running > 0 || !waits() || !all_up() {
-            self.still = None;
-            return Ok(());
-        }
-        let since = *self.still.get_or_insert(now);
-        if now.saturating_sub(since) <= self.beat() * 100 + Duration::from_secs(3600) {
-            return Ok(());
-        }
-        let waiting =
-            self.cluster.queue().map(|job| self.cluster[job].waiting_tasks()).sum::<usize>()
-                + self.cluster.unfit().count();
-        Err(Refused::Stuck(now.as_secs(), waiting))
     }
 }
 

@@ -4,6 +4,7 @@
 //! with its key by [`Scenario::check`]; the rest of the cluster is checked where `lrs-place plan` checks
 //! its file ([`crate::placement::check`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::placement::catalogue::{Entry, Needs};
@@ -19,6 +20,7 @@ use serde::Deserialize;
 
 use crate::simulation::analysis::Analysis;
 pub use crate::simulation::nodes::{Kind, Nodes};
+use crate::simulation::swf::Log;
 
 /// A case: what is simulated.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -39,6 +41,8 @@ pub struct Scenario {
     pub nodes: Nodes,
     /// Bandwidths; without them moving input takes no time.
     pub network: Option<NetworkInput>,
+    /// Transfers at one time share the links of their nodes: each has one in and one out.
+    pub shared_links: bool,
     /// How many nodes hold the input of a task.
     pub replicas: u32,
     /// Which nodes hold it.
@@ -56,6 +60,9 @@ pub struct Scenario {
     pub hints_wrong: Option<f64>,
     /// The jobs.
     pub job: Vec<Class>,
+    /// Those of a log in their place ([`Scenario::take`]).
+    #[serde(skip)]
+    pub log: Option<Arc<Vec<Class>>>,
     /// Tasks that take longer than their like.
     pub stragglers: Stragglers,
     /// Nodes that go down.
@@ -80,6 +87,7 @@ impl Default for Scenario {
             rounds: 1,
             nodes: Nodes::default(),
             network: None,
+            shared_links: false,
             replicas: 3,
             placement: Placement::Random,
             heartbeat_seconds: 3.0,
@@ -88,6 +96,7 @@ impl Default for Scenario {
             rates_known: false,
             hints_wrong: None,
             job: Vec::new(),
+            log: None,
             stragglers: Stragglers::default(),
             failures: None,
             preempt: None,
@@ -174,6 +183,12 @@ pub struct Class {
     /// Higher is sooner.
     #[serde(default)]
     pub priority: i32,
+    /// When its jobs arrive; none, of all classes: as [`Arrivals`] says.
+    #[serde(default)]
+    pub at_seconds: Option<f64>,
+    /// The number of the job in a log.
+    #[serde(skip)]
+    pub number: Option<u64>,
 }
 
 impl Class {
@@ -274,10 +289,34 @@ impl Default for Once {
 }
 
 /// Most jobs of a mix, and most tasks of all of them together: what waits is in memory.
-const MOST_JOBS: u64 = 1_000_000;
+pub(crate) const MOST_JOBS: u64 = 1_000_000;
 const MOST_TASKS: u64 = 10_000_000;
 
 impl Scenario {
+    /// The classes of jobs: those of a log, else those of the suite.
+    pub fn jobs(&self) -> &[Class] {
+        self.log.as_deref().map_or(&self.job, |log| log)
+    }
+
+    /// Takes the jobs of a log in place of those of the suite. A user's jobs are in one of the groups that have
+    /// none below, by the user's number.
+    pub fn take(&mut self, log: &Log) {
+        let is_leaf = |group: &&GroupInput| {
+            self.groups.iter().all(|other| other.parent.as_ref() != Some(&group.name))
+        };
+        let leaves: Vec<&String> =
+            self.groups.iter().filter(is_leaf).map(|group| &group.name).collect();
+        let of = |user: u64| leaves.get((user % leaves.len().max(1) as u64) as usize);
+        let job = |(class, user): &(Class, Option<u64>)| Class {
+            group: of(user.unwrap_or(0)).map(|name| (*name).clone()),
+            ..class.clone()
+        };
+        self.log = Some(Arc::new(log.jobs.iter().map(job).collect()));
+        // They have no input.
+        self.replicas = 1;
+        self.arrivals = Arrivals { in_order: true, ..Arrivals::default() };
+    }
+
     /// Every number that makes no sense, with its key.
     pub fn check(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
@@ -308,6 +347,7 @@ impl Scenario {
         number("stragglers.share", self.stragglers.share, 0.0, 1.0);
         number("stragglers.factor", self.stragglers.factor, 0.0, long);
         for (index, class) in self.job.iter().enumerate() {
+            number(&format!("job[{index}].at_seconds"), class.at_seconds.unwrap_or(0.0), 0.0, long);
             for (kind, work) in [("map", class.map), ("reduce", class.reduce)] {
                 let at = |field: &str| format!("job[{index}].{kind}.{field}");
                 number(&at("seconds"), work.seconds, 0.0, long);
@@ -341,8 +381,13 @@ impl Scenario {
                 number("once.within_rack and once.between_racks", deviation, 0.0, long);
             }
         }
-        let jobs: u64 = self.job.iter().map(|class| u64::from(class.jobs)).sum();
-        let tasks = self.job.iter().map(Class::tasks).fold(0, u64::saturating_add);
+        let timed = self.jobs().iter().filter(|class| class.at_seconds.is_some()).count();
+        if timed > 0 && (timed < self.jobs().len() || self.arrivals.repeat != 1) {
+            let what = "with this of one class all need it, and arrivals.repeat is 1";
+            fault("job[].at_seconds", what.into());
+        }
+        let jobs: u64 = self.jobs().iter().map(|class| u64::from(class.jobs)).sum();
+        let tasks = self.jobs().iter().map(Class::tasks).fold(0, u64::saturating_add);
         for (what, count, most) in [("jobs", jobs, MOST_JOBS), ("tasks", tasks, MOST_TASKS)] {
             if count > most {
                 fault(
@@ -351,10 +396,10 @@ impl Scenario {
                 );
             }
         }
-        if self.once.is_none() && self.job.is_empty() {
+        if self.once.is_none() && self.jobs().is_empty() {
             fault("job", "there is none; name at least one class of jobs".into());
         }
-        for (index, class) in self.job.iter().enumerate() {
+        for (index, class) in self.jobs().iter().enumerate() {
             if class.tasks() == 0 {
                 fault(&format!("job[{index}]"), "it has no jobs, or these have no tasks".into());
             }
@@ -364,7 +409,7 @@ impl Scenario {
                 fault(&format!("job[{index}].group"), what);
             }
         }
-        if self.job.iter().any(|class| class.group.is_none())
+        if self.jobs().iter().any(|class| class.group.is_none())
             && self.groups.iter().any(|group| group.parent.is_some())
         {
             let what = "with groups below groups, each class of jobs needs its group";

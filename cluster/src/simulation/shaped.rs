@@ -99,6 +99,15 @@ impl Shaped {
         self.answers();
     }
 
+    /// The input of a task has arrived, whether it has its slot yet or not.
+    pub fn arrived(&mut self, task: TaskId, at: Duration) {
+        let pid = self.tasks.iter().find(|(_, of)| *of == task).map(|(pid, _)| *pid);
+        let moving = self.moving.iter_mut().map(|(ready, of, _)| (ready, *of));
+        let asked = self.asked.iter_mut().map(|(_, of, _, ready)| (ready, *of));
+        let of_task = moving.chain(asked).filter(|(_, of)| Some(*of) == pid);
+        of_task.for_each(|(ready, _)| *ready = at);
+    }
+
     /// The task that goes if the node is short of memory.
     pub fn starved(&mut self) -> Option<TaskId> {
         starved_of(self.machine.world().node(), &self.tasks)

@@ -109,6 +109,12 @@ impl Shared {
         self.node.tree.end(pid);
     }
 
+    pub(crate) fn arrived(&mut self, task: TaskId, at: Duration) {
+        let pid = self.tasks.iter().find(|(_, of)| *of == task).map(|(pid, _)| *pid);
+        let moving = self.moving.iter_mut().filter(|(_, of, _)| Some(*of) == pid);
+        moving.for_each(|(ready, ..)| *ready = at);
+    }
+
     /// The task that goes if the node is short of memory.
     pub(crate) fn starved(&self) -> Option<TaskId> {
         starved_of(&self.node, &self.tasks)

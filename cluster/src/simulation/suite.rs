@@ -290,7 +290,7 @@ pub fn play(scenario: &Scenario, clock: Clock, done: &dyn Fn(u64)) -> Result<Fig
 
 /// How much there is to be done in a case, in the units of `done`.
 pub fn work(scenario: &Scenario) -> u64 {
-    let tasks = scenario.job.iter().map(Class::tasks).fold(0, u64::saturating_add);
+    let tasks = scenario.jobs().iter().map(Class::tasks).fold(0, u64::saturating_add);
     let round = match (scenario.once, scenario.analysis, scenario.solver) {
         (None, None, None) => tasks.saturating_mul(scenario.arrivals.repeat),
         _ => 1,

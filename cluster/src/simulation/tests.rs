@@ -1,5 +1,7 @@
 //! Small clusters of every policy: nothing is lost, no slot is used twice, the same seed is the same.
 
+mod traces;
+
 use std::time::Duration;
 
 use crate::placement::catalogue::{Entry, Needs, POLICIES};
@@ -221,6 +223,21 @@ fn a_task_without_input_takes_what_it_says_and_a_job_as_long_as_its_waves() {
 }
 
 #[test]
+fn a_slow_node_is_as_slow_whatever_its_kind() {
+    let speeds = |kind: &str| {
+        let text = format!(
+            "title = ''\npolicy = 'fifo'\nheartbeat_seconds = 0.01\n[nodes]\ncount = 3\nkind = '{kind}'\n\
+             active = 1\ncpus = 1\nspeed_spread = 0.5\n[[job]]\nname = 'j'\nmaps = 3\nmap = {{ seconds = 10 }}"
+        );
+        let scenario = Suite::parse(&text).unwrap().cases.remove(0).1;
+        run(&scenario, no_clock, &|_| {}).unwrap().get("makespan", None).unwrap()
+    };
+    let [one, two, three] = ["static", "shared", "lrs"].map(speeds);
+    assert!((one - 10.0).abs() > 1.0, "{one}");
+    assert!((one - two).abs() < 0.1 && (one - three).abs() < 0.3, "{one} {two} {three}");
+}
+
+#[test]
 fn moving_input_takes_its_time() {
     let text = |replicas: u32| {
         format!(
@@ -236,6 +253,32 @@ fn moving_input_takes_its_time() {
     };
     assert!((makespan(2) - 5.0).abs() < 0.2, "{}", makespan(2));
     assert!((makespan(1) - 25.0).abs() < 0.2, "{}", makespan(1));
+}
+
+#[test]
+fn transfers_share_the_links_of_their_nodes_where_a_suite_says_so() {
+    let figures = |kind: &str, shared: bool| {
+        let text = format!(
+            "title = ''\npolicy = 'fifo'\nreplicas = 1\nheartbeat_seconds = 0.01\nshared_links = {shared}\n\
+             [nodes]\nkind = '{kind}'\ncount = 2\ncpus = 8\nactive = 8\n[network]\nwithin_rack_bytes_per_sec = 1e6\n\
+             between_racks_bytes_per_sec = 1e6\n[[job]]\nname = 'j'\nmaps = 16\n\
+             map = {{ seconds = 5, bytes = 20000000 }}"
+        );
+        let scenario = Suite::parse(&text).unwrap().cases.remove(0).1;
+        let figures = run(&scenario, no_clock, &|_| {}).unwrap();
+        ["makespan", "transfer_mean", "node_local"].map(|name| figures.get(name, None).unwrap())
+    };
+    for kind in ["static", "shared", "lrs"] {
+        let [alone, _, local] = figures(kind, false);
+        let [makespan, mean, same] = figures(kind, true);
+        assert!((alone - 25.0).abs() < 0.5, "{kind}: {alone}");
+        assert_eq!(local, same, "{kind}: the same starts");
+        // Those that are not local all go from the node with more inputs to the other.
+        let moved = (16.0 * (1.0 - local)).round();
+        let times = (makespan - 5.0) / 20.0;
+        assert!(moved > 1.0 && (times - moved).abs() < 0.1, "{kind}: {times} for {moved}");
+        assert!((mean / (20.0 * moved * moved / 16.0) - 1.0).abs() < 0.01, "{kind}: {mean}");
+    }
 }
 
 #[test]
@@ -321,12 +364,14 @@ fn the_suites_that_are_shipped_can_be_run() {
         ($($file:literal)*) => {[$(($file, include_str!(concat!("../../suites/", $file)))),*]};
     }
     for (file, text) in suites! {
-        "million.toml" "cross.toml" "solver.toml" "preempt.toml" "failures.toml" "memory.toml" "hints.toml" "tables/delay.toml" "tables/lsap.toml"
+        "million.toml" "cross.toml" "solver.toml" "preempt.toml" "failures.toml" "memory.toml" "hints.toml" "log.toml" "links.toml" "tables/delay.toml" "tables/lsap.toml"
         "tables/wco.toml" "tables/layering.toml" "tables/lrs.toml" "tables/dla.toml"
     } {
         let suite = Suite::parse(text).unwrap_or_else(|wrong| panic!("{file}: {wrong}"));
         for (name, scenario) in &suite.cases {
-            let instead = scenario.analysis.is_some() || scenario.solver.is_some();
+            // log.toml takes the jobs of a log.
+            let instead =
+                scenario.analysis.is_some() || scenario.solver.is_some() || file == "log.toml";
             let faults = if instead { Vec::new() } else { scenario.check() };
             assert!(faults.is_empty(), "{file}, {name}: {faults:?}");
         }

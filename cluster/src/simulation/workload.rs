@@ -114,7 +114,7 @@ impl<'a> Workload<'a> {
             repeats: scenario.arrivals.repeat,
             serial: 0,
             at: Duration::ZERO,
-            groups: scenario.job.iter().map(named).collect(),
+            groups: scenario.jobs().iter().map(named).collect(),
             racks,
             nodes: cluster.nodes().collect(),
             turn: 0,
@@ -125,16 +125,24 @@ impl<'a> Workload<'a> {
     pub fn next(&mut self, cluster: &Cluster) -> Option<Arrival> {
         if self.left.is_empty() && self.repeats > 0 {
             self.repeats -= 1;
-            let classes = self.scenario.job.iter().enumerate().rev();
+            let mut classes: Vec<(usize, &Class)> =
+                self.scenario.jobs().iter().enumerate().collect();
+            let at = |class: &Class| class.at_seconds.unwrap_or(0.0);
+            classes.sort_by(|(_, one), (_, other)| at(one).total_cmp(&at(other)));
             self.left = classes
+                .into_iter()
+                .rev()
                 .flat_map(|(index, class)| std::iter::repeat_n(index, class.jobs as usize))
                 .collect();
-            if !self.scenario.arrivals.in_order {
+            let timed = self.scenario.jobs().iter().any(|class| class.at_seconds.is_some());
+            if !self.scenario.arrivals.in_order && !timed {
                 self.left.shuffle(&mut self.rng);
             }
         }
         let class = self.left.pop()?;
-        if self.serial > 0 {
+        if let Some(at) = self.scenario.jobs()[class].at_seconds {
+            self.at = Duration::from_secs_f64(at);
+        } else if self.serial > 0 {
             self.at += exponential(&mut self.rng, self.scenario.arrivals.mean_seconds);
         }
         let group = self.groups[class].or_else(|| {
@@ -148,14 +156,14 @@ impl<'a> Workload<'a> {
 
     fn hint(&self, serial: u64, class: usize) -> Option<Share> {
         let wrong = self.scenario.hints_wrong?;
-        let rate = self.scenario.job[class].rate();
+        let rate = self.scenario.jobs()[class].rate();
         let is_wrong = random(self.seed, 7, serial).random::<f64>() < wrong;
         Some(Share::clamped(if is_wrong { 1.0 - rate } else { rate }))
     }
 
     /// The tasks of one kind of a job.
     pub fn tasks(&self, arrival: &Arrival, kind: Kind) -> Vec<(NewTask, Todo)> {
-        let class = &self.scenario.job[arrival.class];
+        let class = &self.scenario.jobs()[arrival.class];
         let (count, work, stream) = match kind {
             Kind::Map => (class.maps, class.map, 2),
             Kind::Reduce => (class.reduces, class.reduce, 3),

@@ -14,7 +14,7 @@ fn the_example_is_planned() {
     assert_eq!(text.code, Some(0), "{text:?}");
     assert!(text.out.contains("input on the node, any job"), "{text:?}");
     let json: serde_json::Value = serde_json::from_str(&plan(&[EXAMPLE, "--json"]).out).unwrap();
-    assert_eq!(json["policy"], "lrs");
+    assert_eq!((&json["version"], &json["policy"]), (&1.into(), &"lrs".into()));
     assert_eq!(json["summary"]["assigned"], 13);
     assert!(json["assigned"][0]["reason"].is_string());
 }

@@ -95,3 +95,46 @@ fn what_cannot_be_read_or_run_is_named() {
     let figure = lrs_place(&["simulate", "x", "--svg", "y", "--figure", "z"]);
     assert_eq!(figure.code, Some(2), "{figure:?}");
 }
+
+#[test]
+fn a_log_is_simulated_and_written_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let suite = "title = 'A log'\npolicies = ['fifo', 'delay']\nseeds = 1\nnodes = { count = 2 }\n";
+    std::fs::write(at("suite.toml"), suite).unwrap();
+    let job = |number: u32, run: i32| {
+        format!("{number} {number} -1 {run} 2 1 -1 2 -1 -1 1 1 -1 -1 -1 -1 -1 -1\n")
+    };
+    let log = format!("; Version: 2.2\n{}{}{}", job(1, 9), job(2, -1), job(3, 5));
+    std::fs::write(at("site.swf"), log).unwrap();
+    let run = |log: &str| {
+        lrs_place(&["simulate", &at("suite.toml"), "--swf", log, "--traces", &at("out")])
+    };
+    let ended = run(&at("site.swf"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.err.contains("site.swf: left out line 3: the run time is not known"),
+        "{ended:?}"
+    );
+    for case in ["001-fifo", "002-delay"] {
+        let read = |name: &str| {
+            std::fs::read_to_string(directory.path().join("out").join(case).join(name)).unwrap()
+        };
+        assert_eq!(read("jobs.csv").lines().count(), 3);
+        assert_eq!(read("tasks.csv").lines().count(), 5);
+        assert_eq!(read("schedule.csv").lines().count(), 2);
+        assert_eq!(read("gantt.svg").matches("<rect x=").count(), 4);
+    }
+    std::fs::write(at("none.swf"), "; nothing\n").unwrap();
+    let none = run(&at("none.swf"));
+    assert_eq!((none.code, none.out.as_str()), (Some(1), ""));
+    assert!(none.err.contains("none.swf has no job that can be simulated"), "{none:?}");
+    assert!(run("/dev/zero").err.contains("/dev/zero is not a regular file"));
+    assert!(run(&at("missing")).err.contains("missing cannot be read"));
+    std::fs::write(at("file"), "").unwrap();
+    let file = at("file");
+    let ended =
+        lrs_place(&["simulate", &at("suite.toml"), "--swf", &at("site.swf"), "--traces", &file]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("cannot write "), "{ended:?}");
+}

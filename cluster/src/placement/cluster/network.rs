@@ -1,6 +1,7 @@
 //! How fast input moves from node to node: two bandwidths, and pairs of nodes that differ.
 //!
-//! A transfer takes its size by the bandwidth, however many there are at once.
+//! A transfer takes its size by the bandwidth, however many there are at once; only a simulation can have links that are
+//! shared (`simulation/links.rs`).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,15 @@ pub(crate) struct Network {
     #[serde(with = "pairs")]
     pub(crate) pairs: BTreeMap<(NodeId, NodeId), Option<f64>>,
     /// Whether a pair has none.
+    #[serde(skip)]
     pub(crate) is_cut: bool,
+}
+
+impl Network {
+    /// Finds out whether a pair has no connection.
+    pub(crate) fn find_cuts(&mut self) {
+        self.is_cut = self.pairs.values().any(Option::is_none);
+    }
 }
 
 impl Cluster {
@@ -34,8 +43,13 @@ impl Cluster {
         if self.locality(task, node) == Locality::Node {
             return Some(0.0);
         }
+        self.source(task, node).map(|(_, rate)| self[task].bytes as f64 / rate)
+    }
+
+    /// The replica that is nearest in bandwidth to a node, with the bandwidth.
+    pub(crate) fn source(&self, task: TaskId, node: NodeId) -> Option<(NodeId, f64)> {
         let network = self.network.as_ref()?;
-        let best = self[task]
+        self[task]
             .replicas
             .iter()
             .map(|replica| {
@@ -44,10 +58,11 @@ impl Cluster {
                 } else {
                     network.between_racks
                 };
-                network.pairs.get(&(*replica, node)).map_or(usual, |pair| pair.unwrap_or(0.0))
+                let pair = network.pairs.get(&(*replica, node));
+                (*replica, pair.map_or(usual, |pair| pair.unwrap_or(0.0)))
             })
-            .fold(0.0, f64::max);
-        (best > 0.0).then(|| self[task].bytes as f64 / best)
+            .filter(|(_, rate)| *rate > 0.0)
+            .reduce(|best, other| if other.1 > best.1 { other } else { best })
     }
 
     pub(crate) fn is_reachable(&self, task: TaskId, node: NodeId) -> bool {

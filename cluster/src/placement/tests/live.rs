@@ -232,8 +232,8 @@ fn each_change_is_seen_by_the_next_decision() {
     let [g, h] = [0, 1].map(GroupId);
     let low = cluster.arrive(new_job(g, 0, 0));
     let high = cluster.arrive(new_job(g, 1, 0));
-    let first = cluster.submit(low, new_task("low", vec![a], 1.0));
-    let second = cluster.submit(high, new_task("high", vec![], 1.0));
+    let first = cluster.submit(low, new_task("low", vec![a], 1.0)).unwrap();
+    let second = cluster.submit(high, new_task("high", vec![], 1.0)).unwrap();
     cluster.drain(a, true);
     cluster.drain(b, true);
     assert_eq!((cluster.slots(), cluster.free_slots()), (3, 3));
@@ -244,7 +244,7 @@ fn each_change_is_seen_by_the_next_decision() {
 
     let low = cluster.arrive(new_job(g, 0, 0));
     let high = cluster.arrive(new_job(g, 1, 1));
-    let input = cluster.submit(low, new_task("low", vec![d], 1.0));
+    let input = cluster.submit(low, new_task("low", vec![d], 1.0)).unwrap();
     cluster.submit(high, new_task("high", vec![], 1.0));
     cluster.set_priority(low, Priority(2));
     cluster.move_input(input, vec![c]);
@@ -275,10 +275,10 @@ fn what_no_node_can_run_is_found_out_anew_with_every_change() {
     assert_eq!(cluster.unfit().count(), 0);
     cluster.leave(large);
     assert_eq!(cluster.unfit().count(), 1);
-    assert!(cluster.join(node("e", 1.0)).is_ok(), "the name is free again");
+    assert_eq!(cluster.join(node("e", 1.0)), Ok(large), "name and number are free again");
 
-    let near = cluster.submit(job, new_task("near", vec![a], 1.0));
-    for to in [b, c, d, NodeId(5)] {
+    let near = cluster.submit(job, new_task("near", vec![a], 1.0)).unwrap();
+    for to in [b, c, d, large] {
         assert!(cluster.set_bandwidth(a, to, None));
     }
     assert!(!cluster.set_bandwidth(a, b, Some(0.0)), "that is no bandwidth");
@@ -301,4 +301,58 @@ fn a_state_of_another_kind_is_refused_with_a_sentence() {
     let renamed = saved.replacen("\"policy\":\"delay\"", "\"policy\":\"fifo\"", 1);
     assert!(of(&renamed, "fifo").starts_with("the saved policy: has a state"));
     assert!(of("{}", "delay").starts_with("the saved state: missing field"));
+}
+
+#[test]
+fn a_job_that_is_forgotten_takes_no_task() {
+    let mut cluster = start();
+    let job = cluster.arrive(new_job(GroupId(0), 0, 0));
+    assert!(cluster.forget(job));
+    assert_eq!(cluster.submit(job, new_task("late", vec![], 1.0)), None);
+    assert_eq!((cluster.queue().count(), cluster.tasks().count()), (0, 0));
+    let next = cluster.arrive(new_job(GroupId(1), 0, 0));
+    assert_eq!(next, job, "the number is used again");
+    assert!(cluster.submit(next, new_task("first", vec![], 1.0)).is_some());
+    assert_eq!(fifo(&mut cluster), ["first@a"]);
+}
+
+#[test]
+fn a_cluster_is_as_large_as_the_nodes_that_are_there() {
+    let mut cluster = start();
+    let node = |name: String| NodeInput {
+        name,
+        rack: "0".into(),
+        slots: SlotsInput { active: 1, passive: 0 },
+        capacity: Some(amounts(4.0)),
+    };
+    let job = cluster.arrive(new_job(GroupId(0), 0, 0));
+    let first = cluster.join(node("first".into())).unwrap();
+    let input = cluster.submit(job, new_task("input", vec![first], 1.0)).unwrap();
+    cluster.leave(first);
+    for number in 0..1000 {
+        let came = cluster.join(node(format!("n{number}"))).unwrap();
+        assert_ne!(came, first, "a task has its input there");
+        assert!(cluster.set_bandwidth(came, NodeId(0), None));
+        cluster.leave(came);
+    }
+    assert_eq!((cluster.nodes().count(), cluster.slots()), (6, 8));
+    let pairs = |cluster: &Cluster| cluster.network.as_ref().unwrap().pairs.len();
+    assert_eq!(pairs(&cluster), 1, "that of the last");
+    cluster.withdraw(input);
+    assert_eq!(cluster.join(node("last".into())), Ok(first));
+    assert_eq!(cluster.nodes().count(), 6);
+}
+
+#[test]
+fn a_saved_state_is_not_believed_that_all_nodes_are_connected() {
+    let mut world = World::new(Entry::find("fifo").unwrap());
+    let job = world.cluster.arrive(new_job(GroupId(0), 0, 0));
+    world.cluster.submit(job, new_task("near", vec![NodeId(0)], 1.0));
+    for to in 1..4 {
+        assert!(world.cluster.set_bandwidth(NodeId(0), NodeId(to), None));
+    }
+    let saved = world.saved().replacen("\"pairs\":", "\"is_cut\":false,\"pairs\":", 1);
+    let (cluster, _) = load(&saved, world.entry).unwrap();
+    let task = cluster.tasks().next().unwrap();
+    assert!(cluster.may_run(task, NodeId(0)) && !cluster.may_run(task, NodeId(1)));
 }
