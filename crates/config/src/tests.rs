@@ -583,13 +583,13 @@ mod files {
     }
 
     /// A main file and its drop-ins.
-    fn files(main: Option<&str>, drop_ins: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
+    fn written(main: Option<&str>, drop_ins: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lrs.toml");
         if let Some(text) = main {
             std::fs::write(&path, text).unwrap();
         }
-        let beside = files::drop_in_directory(&path);
+        let beside = crate::files::drop_in_directory(&path);
         assert_eq!(beside, dir.path().join("lrs.toml.d"));
         std::fs::create_dir(&beside).unwrap();
         for (name, text) in drop_ins {
@@ -600,7 +600,7 @@ mod files {
 
     #[test]
     fn of_drop_ins_the_last_by_name_counts() {
-        let (_dir, path) = files(
+        let (_dir, path) = written(
             Some("[slots]\nactive = 1\npassive = 2\n[grpc]\nadmins = [1]\n"),
             &[
                 ("20-b.toml", "[slots]\nactive = 3\n"),
@@ -635,7 +635,7 @@ mod files {
 
     #[test]
     fn drop_ins_need_no_main_file() {
-        let (_dir, path) = files(None, &[("a.toml", "[slots]\nactive = 3\n")]);
+        let (_dir, path) = written(None, &[("a.toml", "[slots]\nactive = 3\n")]);
         let loaded = Config::load(&path, Absent::IsDefault).unwrap();
         assert_eq!(loaded.config.slots.active, Auto::Fixed(3));
         assert!(Config::load(&path, Absent::IsError).is_err());
@@ -643,7 +643,7 @@ mod files {
 
     #[test]
     fn all_faults_of_all_files_are_reported_at_once() {
-        let (_dir, path) = files(
+        let (_dir, path) = written(
             Some("[slots]\nactve = 1\npassive = 9\n"),
             &[
                 ("20.toml", "[slots]\npassive_max = 3\n[tiers]\nratio = 0\n"),
@@ -672,14 +672,14 @@ mod files {
     fn odd_entries_are_named_and_never_waited_for() {
         use std::os::unix::ffi::OsStrExt as _;
         use std::os::unix::fs::symlink;
-        let (dir, path) = files(Some(""), &[]);
-        let at = |name: &str| files::drop_in_directory(&path).join(name);
+        let (dir, path) = written(Some(""), &[]);
+        let at = |name: &str| crate::files::drop_in_directory(&path).join(name);
         let text = "[slots]\nactive = 3\n";
         std::fs::write(dir.path().join("elsewhere"), text).unwrap();
         symlink(dir.path().join("elsewhere"), at("link.toml")).unwrap();
         symlink("/dev/null", at("off.toml")).unwrap();
         let odd = std::ffi::OsStr::from_bytes(b"\xff\x1b.toml");
-        let odd = files::drop_in_directory(&path).join(odd);
+        let odd = crate::files::drop_in_directory(&path).join(odd);
         std::fs::write(&odd, "[slots]\npassive = 5\n").unwrap();
         let loaded = Config::load(&path, Absent::IsError).unwrap();
         let slots = &loaded.config.slots;
@@ -704,20 +704,20 @@ mod files {
         }
         assert_eq!(errors.lines().count(), 6, "{errors}");
 
-        let (_dir, path) = files(Some(""), &[]);
-        std::fs::remove_dir(files::drop_in_directory(&path)).unwrap();
-        std::fs::write(files::drop_in_directory(&path), text).unwrap();
+        let (_dir, path) = written(Some(""), &[]);
+        std::fs::remove_dir(crate::files::drop_in_directory(&path)).unwrap();
+        std::fs::write(crate::files::drop_in_directory(&path), text).unwrap();
         assert!(fault_of(&path).contains("lrs.toml.d: cannot read the directory of drop-ins"));
     }
 
     #[test]
     fn a_drop_in_of_anybodys_is_not_believed() {
         use std::os::unix::fs::PermissionsExt as _;
-        let (_dir, path) = files(Some(""), &[("a.toml", ""), ("b.toml", "")]);
+        let (_dir, path) = written(Some(""), &[("a.toml", ""), ("b.toml", "")]);
         let chmod = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
-        let beside = files::drop_in_directory(&path);
+        let beside = crate::files::drop_in_directory(&path);
         chmod(&beside.join("b.toml"), 0o666);
         let error = Config::load_trusted(&path).unwrap_err().to_string();
         assert!(error.contains("b.toml: is not believed"), "{error}");

@@ -246,7 +246,7 @@ fn rules_are_shown_and_checked() {
     std::fs::write(&path, text).unwrap();
     let verdict = crate::check_file(&path).unwrap();
     assert!(verdict.ends_with(": valid; not default: [[discover]] x"), "{verdict}");
-    assert_eq!(Config::load(&path, Absent::IsError).unwrap().discover.len(), 1);
+    assert_eq!(Config::load(&path, Absent::IsError).unwrap().config.discover.len(), 1);
 }
 
 #[test]
