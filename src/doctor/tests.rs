@@ -502,7 +502,7 @@ fn each_fault_is_found_with_a_remedy() {
             |f| f.socket = Socket::Served { pid: Some(7), answers: false },
             "",
             "daemon",
-            Warn,
+            Fail,
             "pid 7 listens",
         ),
         (|f| f.socket = Socket::Stale, "", "daemon", Fine, "left over"),
