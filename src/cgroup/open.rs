@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use super::layout::{Layout, hierarchies, is_scope, root_path};
 use super::lock::{self, RootLock};
 use super::mounts::Hierarchy;
-use super::name::{self, TRIAL};
+use super::name::{self, TRIAL, TRIAL_ACTIVE, TRIAL_PASSIVE};
 use super::obstacle;
 use super::scope::{self, Scope};
 use super::whereabouts::OwnGroups;
@@ -293,7 +293,10 @@ impl Root {
         let foreign: Vec<PathBuf> = groups
             .into_iter()
             .filter(|group| name::task_at(group).is_none())
-            .filter(|group| !group.ends_with(lock::LOCK) && !group.ends_with(TRIAL))
+            .filter(|group| !group.ends_with(lock::LOCK))
+            .filter(|group| {
+                ![TRIAL, TRIAL_ACTIVE, TRIAL_PASSIVE].iter().any(|it| group.ends_with(it))
+            })
             .filter(|group| !(self.layout.is_scope && group.ends_with(scope::LEAF)))
             .collect();
         if !foreign.is_empty() {

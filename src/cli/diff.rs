@@ -14,6 +14,9 @@ use crate::config::files::Line;
 use crate::config::{Absent, Config, DEFAULT_FILE, Loaded, discover, toml_to_json};
 use crate::proto::{GetConfigRequest, GetConfigResponse};
 
+/// What differs where the rules are the same, one by one.
+const ORDER: &str = "[[discover]] in this order";
+
 /// A key or a rule.
 struct Difference {
     key: String,
@@ -38,7 +41,7 @@ pub(super) fn diff(
         })
     });
     let GetConfigResponse { toml, file: of_lrsd } = answer.transpose()?.unwrap_or_default();
-    // An lrsd before 0.2 does not say which.
+    // An lrsd of another version may not say which.
     let usual = if of_lrsd.is_empty() { DEFAULT_FILE } else { &of_lrsd };
     let loaded = match file {
         Some(file) => Config::load(file, Absent::IsError),
@@ -103,6 +106,21 @@ fn differences(loaded: &Loaded, other: &Config) -> Vec<Difference> {
             });
         }
     }
+    // Who comes first gets a process that two rules fit.
+    let order = |config: &Config| {
+        let names = config.discover.iter().map(|rule| rule.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (here, there) = (order(config), order(other));
+    if here != there && differences.iter().all(|it| !it.key.starts_with('[')) {
+        differences.push(Difference {
+            key: ORDER.to_owned(),
+            value: Some(json!(here).to_string()),
+            other: Some(json!(there).to_string()),
+            line: None,
+            needs_restart: true,
+        });
+    }
     differences
 }
 
@@ -122,12 +140,13 @@ fn table(differences: &[Difference], running: bool) -> Columns {
         let is_rule = it.key.starts_with('[');
         let shown = |value: &Option<String>| match value {
             None => "-".to_owned(),
-            Some(_) if is_rule => "a rule".to_owned(),
+            Some(_) if is_rule && it.key != ORDER => "a rule".to_owned(),
             Some(value) => value.clone(),
         };
         let from = match (&it.line, &it.value) {
             (Some(line), _) => line.to_string(),
             (None, None) => "-".to_owned(),
+            (None, Some(_)) if it.key == ORDER => "all files".to_owned(),
             (None, Some(value)) if *value == Config::default().show(&it.key) => {
                 "the default".to_owned()
             }
@@ -214,5 +233,19 @@ mod tests {
         );
         assert!(log.line.is_none() && !log.needs_restart);
         assert!(differences(&loaded, &loaded.config).is_empty());
+
+        let rules = |names: [&str; 2]| {
+            let rule = |name| {
+                format!("[[discover]]\nname = \"{name}\"\ncommand = \"x\"\nuser = [\"root\"]\n")
+            };
+            names.map(rule).concat()
+        };
+        std::fs::remove_file(drop_ins.join("9.toml")).unwrap();
+        std::fs::write(&file, rules(["a", "b"])).unwrap();
+        let loaded = Config::load(&file, Absent::IsError).unwrap();
+        let other = Config::from_toml(&rules(["b", "a"]), "x".as_ref()).unwrap();
+        let found = differences(&loaded, &other);
+        assert_eq!((found.len(), found[0].key.as_str()), (1, ORDER));
+        assert_eq!(found[0].value.as_deref(), Some("\"a, b\""));
     }
 }

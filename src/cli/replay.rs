@@ -123,6 +123,14 @@ fn write(report: &Report, compared: bool, times: &Times, out: &mut Output) -> Re
     if !compared {
         return Ok(());
     }
+    if report.reloads > 0 {
+        let times = if report.reloads == 1 { "once" } else { "more than once" };
+        let text = format!(
+            "The settings were changed {times} in this time. The others hold from the first input to the last all \
+             the same, so what differs below may come of that alone: record a time without a reload."
+        );
+        out.line(format!("\n{}", wrap("", 0, &text, out.width())))?;
+    }
     match &report.settings {
         None => out.line("with the other settings too: no decision differs")?,
         Some(it) => {

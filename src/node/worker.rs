@@ -8,6 +8,7 @@
 //! common queue back ([`super::outbox`]), and ends when the loop drops its end.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -141,7 +142,11 @@ impl Workers {
     pub fn verify(&mut self, tree: Arc<TierTree>, plan: WeightPlan) {
         let (outbox, stopping) = (self.outbox.clone(), Arc::clone(&self.stopping));
         let test = move || {
-            let result = split_cpu(&tree, &plan, &stopping);
+            // A panic has its message on stderr; who asked is answered all the same.
+            let split = AssertUnwindSafe(|| split_cpu(&tree, &plan, &stopping));
+            let result = catch_unwind(split).unwrap_or_else(|_| {
+                Err(CgroupError::Unsupported("the test of the tiers panicked".to_owned()))
+            });
             outbox.send(Message::TiersTested { result });
         };
         match std::thread::Builder::new().name("lrs-verify".into()).spawn(test) {

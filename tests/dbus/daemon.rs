@@ -323,7 +323,10 @@ async fn a_stranger_may_read_and_change_nothing() {
     assert!(send("GetConfig").0);
     let (done, words) = send("Drain");
     assert!(!done && words.contains("org.lrs.Shaper1.Error.PermissionDenied"), "{words}");
-    assert!(words.contains("uid 65534 may only read"), "{words}");
+    assert!(
+        words.contains("uid 65534 may not drain") && words.contains("[grpc] admins"),
+        "{words}"
+    );
 }
 
 /// A process on the bus from a pid namespace of its own.

@@ -184,7 +184,9 @@ impl Cluster {
     }
 
     /// A node goes for good; what ran there waits again, and is answered. The input that it held is taken to
-    /// be readable from it, as from a copy made elsewhere, until [`Cluster::move_input`] says where it is.
+    /// be readable from it, as from a copy made elsewhere, until [`Cluster::move_input`] says where it is. That is for
+    /// the tasks that are there: once none of them names it, its number may be a later node's, so whoever
+    /// submits a task afterwards must not name it.
     pub fn leave(&mut self, node: NodeId) -> Vec<TaskId> {
         let lost: Vec<TaskId> = self[node].running().collect();
         self.change(node, |node| node.set_duty(Duty::Gone));

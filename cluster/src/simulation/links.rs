@@ -13,6 +13,11 @@ use crate::placement::cluster::{NodeId, TaskId};
 /// When an input arrives of which the transfer goes on: not before this.
 pub(crate) const FAR: Duration = Duration::from_secs(1 << 40);
 
+/// So many seconds after `from`. A transfer that would take longer than the 17,000 years takes these.
+pub(crate) fn after(from: Duration, seconds: f64) -> Duration {
+    from + Duration::try_from_secs_f64(seconds).unwrap_or(FAR).min(FAR / 2)
+}
+
 /// An input on its way.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
@@ -52,14 +57,13 @@ impl Links {
 
     /// When the next one ends, if none begins before.
     pub(crate) fn next(&self) -> Option<Duration> {
-        let end = |one: &Transfer| one.since + Duration::from_secs_f64(one.left * one.slower);
+        let end = |one: &Transfer| after(one.since, one.left * one.slower);
         self.moving.values().map(end).min()
     }
 
     /// Takes those that have ended, each with the time that it took.
     pub(crate) fn ended(&mut self, now: Duration) -> Vec<(TaskId, Duration)> {
-        let is_over =
-            |one: &Transfer| one.since + Duration::from_secs_f64(one.left * one.slower) <= now;
+        let is_over = |one: &Transfer| after(one.since, one.left * one.slower) <= now;
         let over: Vec<(TaskId, Duration)> = self
             .moving
             .iter()
@@ -95,6 +99,14 @@ mod tests {
 
     fn at(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn a_transfer_that_never_ends_is_far_and_no_panic() {
+        for seconds in [1e30, f64::INFINITY, f64::NAN, FAR.as_secs_f64()] {
+            assert_eq!(after(at(5.0), seconds), at(5.0) + FAR / 2, "{seconds}");
+        }
+        assert_eq!(after(at(5.0), 2.0), at(7.0));
     }
 
     fn next(links: &Links, seconds: f64) -> bool {

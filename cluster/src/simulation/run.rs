@@ -21,7 +21,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::simulation::Clock;
 use crate::simulation::figures::{Figures, Loss};
 use crate::simulation::forecast::TaskTimes;
-use crate::simulation::links::{FAR, Links};
+use crate::simulation::links::{FAR, Links, after};
 use crate::simulation::machine::{Ended, Machine, Start};
 use crate::simulation::scenario::Scenario;
 use crate::simulation::trace::Tracer;
@@ -415,7 +415,7 @@ impl<'a> Run<'a> {
         let source = source.filter(|_| self.scenario.shared_links && seconds > 0.0);
         self.figures.start(class, locality, if source.is_some() { 0.0 } else { seconds });
         self.running += 1;
-        let mut ready = now + Duration::from_secs_f64(seconds);
+        let mut ready = after(now, seconds);
         if let Some((from, _)) = source {
             self.links.begin(choice.task, (from, choice.node), seconds, now);
             self.next_moved();

@@ -2,8 +2,8 @@
 //! fields, -1 for what is not known, comments behind `;`.
 //!
 //! A job of `n` processors becomes `n` tasks without input, each as long as the job ran. It arrives at its
-//! submit time; what it computes is its CPU time over its run time, and all of it where that is not known. Processors
-//! are those allocated, else those requested. A line that is odd, or does not say how long or on how many
+//! submit time, counted from that of the first job; what it computes is its CPU time over its run time, and all of
+//! it where that is not known. Processors are those allocated, else those requested. A line that is odd, or does not say how long or on how many
 //! processors the job ran, costs that line and is named. Lines of parts of a job (status 2 to 4) are passed over, as the format
 //! says: its summary line counts.
 //!
@@ -99,6 +99,11 @@ pub fn read(mut from: impl BufRead) -> Result<Log, Fault> {
     log.jobs.sort_by(|(one, _), (other, _)| {
         one.at_seconds.unwrap_or(0.0).total_cmp(&other.at_seconds.unwrap_or(0.0))
     });
+    // A part of a log begins later than it was begun.
+    let first = log.jobs.first().and_then(|(job, _)| job.at_seconds).unwrap_or(0.0);
+    for (job, _) in &mut log.jobs {
+        job.at_seconds = job.at_seconds.map(|at| at - first);
+    }
     Ok(log)
 }
 
@@ -180,9 +185,9 @@ mod tests {
         };
         let jobs: Vec<_> = log.jobs.iter().map(of).collect();
         let expected = [
-            (2, 0.5, 2, 0.0, 1.0, None),
-            (1, 50.0, 4, 10.0, 0.25, Some(3)),
-            (3, 60.0, 2, 9.0, 1.0, Some(0)),
+            (2, 0.0, 2, 0.0, 1.0, None),
+            (1, 49.5, 4, 10.0, 0.25, Some(3)),
+            (3, 59.5, 2, 9.0, 1.0, Some(0)),
         ];
         assert_eq!(jobs, expected);
         assert_eq!((log.left_out.len(), log.more), (0, 0));

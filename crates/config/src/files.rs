@@ -10,7 +10,6 @@
 //! name has to be a file that can be read: left out silently it would be missed only when it matters.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -122,7 +121,7 @@ fn drop_ins(path: &Path, trusted: bool) -> Result<Vec<PathBuf>, Box<Fault>> {
         entries => entries.map_err(unreadable)?,
     };
     // Whoever may write it could stop the daemon by a file that it does not believe.
-    if let Some(fault) = trusted.then(|| distrust(&dir)).flatten() {
+    if let Some(fault) = trusted.then(|| distrust_directory(&dir)).flatten() {
         return Err(fault);
     }
     let mut files = Vec::new();
@@ -151,6 +150,14 @@ fn distrust(path: &Path) -> Option<Box<Fault>> {
     let place = refused.path.display();
     let problem = format!("is not believed, because of {place}: {}", refused.source);
     Some(whole_file(path, problem, remedy))
+}
+
+/// The same of a directory of drop-ins, in which also with the sticky bit anybody who may write it can put one.
+fn distrust_directory(dir: &Path) -> Option<Box<Fault>> {
+    distrust(dir).or_else(|| {
+        let objection = trust::objection(&std::fs::metadata(dir).ok()?, &trust::own())?;
+        Some(whole_file(dir, format!("is not believed: {objection}"), objection.remedy()))
+    })
 }
 
 fn whole_file(path: &Path, problem: String, remedy: &str) -> Box<Fault> {
@@ -190,15 +197,22 @@ fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, Box<Fault>> 
         }
         Err(error) => return Err(unreadable(error)),
     };
-    // Opening a FIFO would wait for a writer, and a device may never end.
-    if !metadata.is_file() {
+    // A pipe may have no writer, and a device may never end.
+    let odd = |metadata: &std::fs::Metadata| {
         let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
-        return Err(whole_file(format!("is {what}"), "give the path of a TOML file"));
+        let problem = format!("is {what}");
+        (!metadata.is_file()).then(|| whole_file(problem, "give the path of a TOML file"))
+    };
+    if let Some(fault) = odd(&metadata) {
+        return Err(fault);
+    }
+    let file = trust::open_without_waiting(path).map_err(unreadable)?;
+    // Whoever may write the directory may have put another thing there since.
+    if let Some(fault) = odd(&file.metadata().map_err(unreadable)?) {
+        return Err(fault);
     }
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(whole_file(
             String::from("has more than 1 MiB"),
@@ -234,10 +248,13 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     } else {
         format!("{sources}: valid; not default: {}", changed.join(", "))
     };
-    let distrust = sources.files.iter().filter_map(|file| {
-        let Fault { file, problem, remedy, .. } = *distrust(file)?;
+    let directory = drop_in_directory(path);
+    let of_directory = if directory.is_dir() { distrust_directory(&directory) } else { None };
+    let of_files = sources.files.iter().filter_map(|file| distrust(file));
+    let distrust = of_directory.into_iter().chain(of_files).map(|fault| {
+        let Fault { file, problem, remedy, .. } = *fault;
         let file = excerpt(&file.to_string_lossy());
-        Some(format!("\nwarning: lrsd does not start with {file}: it {problem}; {remedy}"))
+        format!("\nwarning: lrsd does not start with {file}: it {problem}; {remedy}")
     });
     Ok(std::iter::once(verdict).chain(distrust).collect())
 }

@@ -433,6 +433,9 @@ impl<W: World> Executor<'_, W> {
         if plan == self.state.plan {
             return;
         }
+        if plan.ratio != self.state.plan.ratio {
+            self.forget_test();
+        }
         self.state.plan = plan;
         self.shape_root();
         let placed: Vec<TaskId> = self.state.entries.keys().copied().collect();

@@ -22,6 +22,8 @@ use crate::command::{Caller, CommandError, ErrorKind, Reply, cgroup_error};
 pub(super) struct Tests {
     last: Option<(Effect, String, WallTime)>,
     waiting: Vec<Reply<proto::CgroupStatus>>,
+    /// `tiers.ratio` that is being tested; `None`: the tiers were made in another way meanwhile.
+    ratio: Option<u32>,
 }
 
 impl<W: World> Executor<'_, W> {
@@ -40,17 +42,24 @@ impl<W: World> Executor<'_, W> {
         }
         self.state.tests.waiting.push(reply);
         if self.state.tests.waiting.len() == 1 {
+            self.state.tests.ratio = Some(self.state.plan.ratio);
             self.state.world.begin(Job::VerifyTiers(self.state.plan));
         }
     }
 
     /// Answer to [`Job::VerifyTiers`].
     pub(super) fn tiers_tested(&mut self, result: Result<CpuSplit, CgroupError>) {
-        let answer = result.map_err(cgroup_error).map(|split| {
-            let (effect, found) = split.judge(self.state.config.tiers.ratio);
+        let ratio = self.state.tests.ratio.take();
+        let answer = result.map_err(cgroup_error).and_then(|split| {
+            let ratio = ratio.ok_or_else(|| {
+                let why = "the tiers were made in another way during the test: test again";
+                CommandError::new(ErrorKind::FailedPrecondition, why)
+            })?;
+            let (effect, found) = split.judge(ratio);
             tracing::info!("the CPU tiers were tested, {}: {found}", effect.word());
             self.state.tests.last = Some((effect, found, self.now.wall));
             self.state.touched.status = true;
+            Ok(())
         });
         for reply in std::mem::take(&mut self.state.tests.waiting) {
             let answer = answer.clone().map(|()| self.cgroup_view());
@@ -58,9 +67,10 @@ impl<W: World> Executor<'_, W> {
         }
     }
 
-    /// Tiers are made in another way: what was tested is not what is.
+    /// Tiers are made in another way: what was tested, or is being tested, is not what is.
     pub(super) fn forget_test(&mut self) {
         self.state.tests.last = None;
+        self.state.tests.ratio = None;
     }
 
     /// That passive tasks are as fast as active ones.

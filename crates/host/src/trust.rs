@@ -123,6 +123,16 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
+/// Opens a file to read it, and waits for no writer. What it is shows its metadata: it may be a pipe.
+///
+/// # Errors
+/// Those of open(2).
+pub fn open_without_waiting(path: &Path) -> io::Result<File> {
+    use rustix::fs::OFlags;
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
 /// No link is followed, and a pipe without a writer is not waited for.
 fn flags() -> i32 {
     use rustix::fs::OFlags;

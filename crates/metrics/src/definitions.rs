@@ -128,7 +128,7 @@ definitions! {
     PROMOTION = Histogram "promotion" "seconds" []
         "From the moment at which lrsd noticed that a slot came free until the weights of the promoted task, its record and its event were written.";
     SLOT_GAP = Histogram "slot_gap" "seconds" []
-        "How long slots were empty that requests waited for: from the moment at which lrsd noticed that one was free until its next task was in place, with its weights, record and event, and its client had the answer.";
+        "How long slots were empty that requests waited for: from the moment at which lrsd gave one to the request, in the turn in which it noticed that it was free, until its task was in place, with its weights, record and event, and its client had the answer.";
 
     GUARD_ENABLED = Gauge "guard_enabled" "" []
         "Whether the guard is on.";

@@ -134,6 +134,8 @@ pub struct Report {
     pub inputs: u64,
     /// Daemons that it goes through.
     pub daemons: u64,
+    /// Changes of settings in it.
+    pub reloads: u64,
     /// Where today's rules part from the recording.
     pub rules: Option<Difference>,
     /// Where other settings part from it.
@@ -199,6 +201,7 @@ fn take(
         Entry::Decided(decided) => {
             let Decided { at, input, step: then } = &**decided;
             report.inputs += 1;
+            report.reloads += u64::from(is_settings(input));
             report.time = Some((report.time.map_or(*at, |(first, _)| first), *at));
             let Played::Step(now) = played else { return Ok(()) };
             let differs = |one: &Step, other: &Step| {

@@ -95,8 +95,17 @@ fn other_settings_are_played_beside_those_that_were() {
     // Two active slots and two passive ones, against one of each.
     assert_eq!((was.totals.refused, other.totals.refused), (1, 3));
     assert_eq!(was.rows().len(), other.rows().len());
-    let same = replay(&*file(&entries(&["a"])), Some(Policy::simulated())).unwrap();
-    assert_eq!(same.settings, None);
+    let mut entries = entries(&["a"]);
+    let same = replay(&*file(&entries), Some(Policy::simulated())).unwrap();
+    assert_eq!((same.settings, same.reloads), (None, 0));
+
+    // A reload is of the settings that were, and counted.
+    let Entry::Core(core, at) = &entries[1] else { panic!("{:?}", entries[1]) };
+    let (mut core, at) = (core.clone(), *at);
+    let input = Input::Configure(Policy { passive: Some(9), ..Policy::simulated() });
+    let step = core.handle(input.clone(), at);
+    entries.insert(2, Entry::Decided(Box::new(Decided { at, input, step })));
+    assert_eq!(replay(&*file(&entries), Some(Policy::simulated())).unwrap().reloads, 1);
 }
 
 #[test]

@@ -36,8 +36,8 @@ const TASKS: [Column; 13] = [
 const QUEUE: [Column; 8] = [
     Column("PLACE", 5, true, 0, None),
     Column("ID", 6, true, 0, None),
-    Column("USER", 8, false, 50, None),
-    Column("PRI", 4, true, 50, None),
+    Column("USER", 8, false, 70, None),
+    Column("PRI", 4, true, 70, None),
     Column("SINCE", 6, true, 40, None),
     Column("START", 6, true, 0, None),
     Column("REASON", 17, false, 60, None),
@@ -82,6 +82,8 @@ pub fn draw(top: &mut Top, buf: &mut Buffer, area: Rect) {
             let cell = Rect { width: width.min(rest.width), ..rest };
             if right {
                 put_right(buf, cell, &cells[*index], style);
+            } else if width == u16::MAX {
+                put(buf, cell, &fitting(&cells[*index], usize::from(cell.width)), style);
             } else {
                 put(buf, cell, &cells[*index], style);
             }
@@ -89,6 +91,18 @@ pub fn draw(top: &mut Top, buf: &mut Buffer, area: Rect) {
         }
         top.hits.push((place, Target::Line(line)));
     }
+}
+
+/// A name in so many columns: of tasks of one list the end, `[12]`, is what tells them apart.
+fn fitting(name: &str, columns: usize) -> String {
+    if name.chars().count() <= columns {
+        return name.to_owned();
+    }
+    let tail = name.find('[').and_then(|at| name.get(at..)).unwrap_or_default();
+    let tail = if tail.chars().count() + 4 > columns { "" } else { tail };
+    let left = columns.saturating_sub(tail.chars().count() + 2);
+    let head: String = name.chars().take(left).collect();
+    format!("{head}..{tail}")
 }
 
 fn empty(top: &Top) -> &'static str {
@@ -189,4 +203,24 @@ fn request_cells(top: &Top, one: &Waiting) -> Vec<String> {
         one.reason.clone(),
         one.who.title.clone(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_keeps_its_end() {
+        let cases = [
+            ("night[12]", 9, "night[12]"),
+            ("nightly-report[12]", 12, "nightl..[12]"),
+            ("!nightly-report[7] [starves]", 20, "!nigh..[7] [starves]"),
+            ("nightly-report", 8, "nightl.."),
+            ("nightly[1234567]", 8, "nightl.."),
+        ];
+        for (name, columns, shown) in cases {
+            assert!(fitting(name, columns).chars().count() <= columns, "{name}");
+            assert_eq!(fitting(name, columns), shown);
+        }
+    }
 }
