@@ -324,7 +324,7 @@ impl Drop for Child {
         let mut waited = Duration::ZERO;
         while !self.ended() {
             if waited == ENDS_WITHIN {
-                // It has no CPU, or others froze it. Once it can it ends, and nobody has to wait for it.
+                // It has no CPU, or others froze it. It ends once it can.
                 abandon(self.pid);
                 return;
             }
