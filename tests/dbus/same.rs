@@ -339,8 +339,28 @@ fn comparable(json: Json, names: &[(String, String)]) -> Json {
     }
 }
 
+/// With other names; a pid within a longer number (a uid) is none.
 fn renamed(text: String, names: &[(String, String)]) -> String {
-    names.iter().fold(text, |text, (found, name)| text.replace(found, name))
+    names.iter().fold(text, |text, (found, name)| {
+        let mut parts = text.split(found.as_str());
+        let mut renamed = parts.next().unwrap_or_default().to_owned();
+        let is_number = found.bytes().all(|byte| byte.is_ascii_digit());
+        for part in parts {
+            let within = is_number
+                && (renamed.ends_with(|c: char| c.is_ascii_digit())
+                    || part.starts_with(|c: char| c.is_ascii_digit()));
+            renamed += if within { found } else { name };
+            renamed += part;
+        }
+        renamed
+    })
+}
+
+#[test]
+fn a_pid_within_a_uid_is_not_renamed() {
+    let names = [("4321".to_owned(), "P0".to_owned()), ("/x".to_owned(), "DIR".to_owned())];
+    let text = renamed("uid 54321, pid 4321, /x/4321 and 43210".to_owned(), &names);
+    assert_eq!(text, "uid 54321, pid P0, DIR/P0 and 43210");
 }
 
 /// Plays the script; every answer in comparable form.
