@@ -15,8 +15,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::model::{JobKey, Labels};
+use super::opening::WAITS_BELOW;
 use super::shaper::Shaper;
-use super::slice::COMPUTES;
 use super::task::Task;
 use crate::units::Share;
 
@@ -66,7 +66,8 @@ impl Shaper {
     /// Whether a request or a task with these labels is known, or expected, to wait.
     pub(crate) fn waits(&self, labels: &Labels, job: &JobKey) -> bool {
         let hinted = || self.hint_that_opens(labels, job);
-        self.opening.waits(&self.jobs, job) || hinted().is_some_and(|rate| rate.value() < COMPUTES)
+        self.opening.waits(&self.jobs, job)
+            || hinted().is_some_and(|rate| rate.value() < WAITS_BELOW)
     }
 
     /// The rate of a task: its own, else that of its job, else a hint that opens.

@@ -18,7 +18,7 @@ fn probes() -> Policy {
     Policy { formula: Formula::Probe, ..Policy::simulated() }
 }
 
-/// On 2 CPUs, with two jobs known: "waits" and "computes".
+/// On 2 CPUs, with jobs known: "waits", "computes", and two on either side of the middle.
 fn node(policy: Policy) -> Shaper {
     let job = |name, rate| {
         let mut finished = Finished::default();
@@ -26,7 +26,10 @@ fn node(policy: Policy) -> Shaper {
         finished.add(End { rate: Some(rate), resident, ..End::default() });
         (labels(name).job_key(Some(0)).unwrap(), finished)
     };
-    let jobs: Vec<(JobKey, Finished)> = vec![job("waits", 0.02), job("computes", 0.98)];
+    let jobs: Vec<(JobKey, Finished)> =
+        [("waits", 0.02), ("computes", 0.98), ("waits more", 0.49), ("computes more", 0.51)]
+            .map(|(name, rate)| job(name, rate))
+            .into();
     Shaper::new(policy, 2, Restored { jobs, ..Restored::default() })
 }
 
@@ -95,6 +98,17 @@ fn what_waits_gets_a_slot_at_once_and_what_computes_does_not() {
     // Up to the maximum, which is 8.
     (0..9).for_each(|_| ask(&mut shaper, "waits", at(10)));
     assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (8, 5));
+}
+
+#[test]
+fn a_job_waits_if_it_is_blocked_for_more_time_than_it_computes() {
+    for (job, opened) in [("waits more", 1), ("computes more", 0)] {
+        let mut shaper = node(probes());
+        (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+        shaper.cycle(&saturated(60 * SIZE), at(5));
+        ask(&mut shaper, job, at(6));
+        assert_eq!(shaper.slots().passive_capacity, 2 + opened, "{job}");
+    }
 }
 
 #[test]

@@ -10,10 +10,9 @@ use crate::capacity::slots_that_fit;
 use crate::event::EventKind;
 use crate::memory::Memory;
 use crate::model::{JobKey, Priority};
-use crate::opening::{LOOKED_AT, LOOKED_AT_IN_CYCLE};
+use crate::opening::{LOOKED_AT, LOOKED_AT_IN_CYCLE, WAITS_BELOW};
 use crate::order::QueueOrder;
 use crate::probe::Formula;
-use crate::slice::COMPUTES;
 use crate::slots::Seat;
 use crate::state::Request;
 use crate::step::Ticket;
@@ -105,7 +104,7 @@ impl Shaper {
     /// Whether fewer than `most` passive tasks and reservations compute, or are not known.
     fn fewer_compute_than(&self, most: u32) -> bool {
         let computes = |task: &&Task| match task.counts.meter.computing_rate() {
-            Some(rate) => rate.value() >= COMPUTES,
+            Some(rate) => rate.value() >= WAITS_BELOW,
             None => !task.job_key().is_some_and(|job| self.waits(&task.labels, &job)),
         };
         let reserved = self.slots.passive_reserved();
