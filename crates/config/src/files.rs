@@ -10,11 +10,11 @@
 //! name has to be a file that can be read: left out silently it would be missed only when it matters.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use lrs_host::trust;
+use lrs_host::trust::{self, Objection};
 
 use super::discover::TABLE;
 use super::error::{ConfigErrors, Fault, excerpt};
@@ -176,15 +176,19 @@ fn whole_file(path: &Path, problem: String, remedy: &str) -> Box<Fault> {
 fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, Box<Fault>> {
     let whole_file = |problem: String, remedy: &str| whole_file(path, problem, remedy);
     let unreadable = |error: std::io::Error| {
+        if let Some(Objection::Kind(kind)) = trust::objection_in(&error) {
+            return whole_file(format!("is {kind}"), "give the path of a TOML file");
+        }
         let remedy = match error.kind() {
             ErrorKind::NotFound => "create the file or correct its path",
             ErrorKind::PermissionDenied => "run as root or make the file readable",
+            ErrorKind::FileTooLarge => "give the path of a file of settings",
             _ => "give the path of a readable TOML file",
         };
         whole_file(format!("cannot read the file: {error}"), remedy)
     };
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
+    let file = match trust::open_regular(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound && absent == Absent::IsDefault => {
             // A link that leads nowhere was meant to lead somewhere.
             if path.is_symlink() {
@@ -197,28 +201,7 @@ fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, Box<Fault>> 
         }
         Err(error) => return Err(unreadable(error)),
     };
-    // A pipe may have no writer, and a device may never end.
-    let odd = |metadata: &std::fs::Metadata| {
-        let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
-        let problem = format!("is {what}");
-        (!metadata.is_file()).then(|| whole_file(problem, "give the path of a TOML file"))
-    };
-    if let Some(fault) = odd(&metadata) {
-        return Err(fault);
-    }
-    let file = trust::open_without_waiting(path).map_err(unreadable)?;
-    // Whoever may write the directory may have put another thing there since.
-    if let Some(fault) = odd(&file.metadata().map_err(unreadable)?) {
-        return Err(fault);
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(whole_file(
-            String::from("has more than 1 MiB"),
-            "give the path of a file of settings",
-        ));
-    }
+    let bytes = trust::read_whole(file, MAX_FILE).map_err(unreadable)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();

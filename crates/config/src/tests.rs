@@ -566,7 +566,10 @@ mod files {
         assert!(error.contains("lrs.toml:2: byte 19 of the file is not UTF-8"), "{error}");
 
         std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
-        assert!(fault_of(&path).contains("has more than 1 MiB"));
+        assert!(
+            fault_of(&path)
+                .contains("it has more than 1048576 bytes; give the path of a file of settings")
+        );
         std::fs::write(&path, "#".repeat(1 << 20)).unwrap();
         assert!(Config::load(&path, Absent::IsError).is_ok());
 
@@ -579,7 +582,7 @@ mod files {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fifo");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(fault_of(&path).contains("is not a regular file"));
+        assert!(fault_of(&path).contains("is a pipe; give the path of a TOML file"));
     }
 
     /// A main file and its drop-ins.
@@ -694,7 +697,7 @@ mod files {
         let errors = Config::load(&path, Absent::IsError).unwrap_err().to_string();
         for part in [
             "a.toml: is a directory; give",
-            "b.toml: is not a regular file; give",
+            "b.toml: is a pipe; give",
             "c.toml: is a symbolic link to nothing; repair",
             "d.toml: cannot read the file: Too many levels of symbolic links",
             "e.toml:2: byte 2 of the file is not UTF-8",

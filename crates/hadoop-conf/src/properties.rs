@@ -10,11 +10,10 @@
 //! Sizes are bounded: the files are an administrator's, but an include may name any file.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use lrs_host::trust::{open_regular, read_whole};
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesRef, BytesStart, Event};
@@ -189,22 +188,11 @@ fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn read(path: &Path, trust: &Trust) -> io::Result<String> {
-    // The open of a pipe would wait for one that writes.
-    let file = fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    let objection = match metadata.is_file() {
-        true => trust.objection(&metadata),
-        false => Some(String::from("it is no regular file")),
-    };
-    if let Some(objection) = objection {
+    let file = open_regular(path)?;
+    if let Some(objection) = trust.objection(&file.metadata()?) {
         return Err(io::Error::other(objection));
     }
-    let mut text = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        let what = format!("it is larger than {MAX_FILE_BYTES} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
-    }
+    let text = read_whole(file, MAX_FILE_BYTES)?;
     String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -123,20 +123,64 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Opens a file to read it, and waits for no writer. What it is shows its metadata: it may be a pipe.
+/// Opens a regular file that anyone may have put there, to read it. A pipe may have no writer, and a device may
+/// never end or do something when it is opened, so what it is is looked at before and after.
 ///
 /// # Errors
-/// Those of open(2).
-pub fn open_without_waiting(path: &Path) -> io::Result<File> {
-    use rustix::fs::OFlags;
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
+/// Those of stat(2) and open(2); an [`Objection`] to what is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let regular = |found: Metadata| match odd_kind(&found) {
+        Some(kind) => Err(io::Error::other(Objection::Kind(kind))),
+        None => Ok(()),
+    };
+    regular(std::fs::metadata(path)?)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(without_waiting().bits() as i32).open(path)?;
+    regular(file.metadata()?)?;
+    Ok(file)
 }
 
-/// No link is followed, and a pipe without a writer is not waited for.
+/// All that comes of a reader, in bytes.
+///
+/// # Errors
+/// Those of reading; [`io::ErrorKind::FileTooLarge`] where there are more than `most` bytes.
+pub fn read_whole(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let what = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
+}
+
+/// Opens a file to write it anew, or a pipe or a device as it is, and waits for no reader.
+///
+/// # Errors
+/// Those of open(2); of a pipe also that no program reads from it.
+pub fn create_without_waiting(path: &Path) -> io::Result<File> {
+    let flags = without_waiting().bits() as i32;
+    let opened =
+        OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(NXIO) => io::Error::new(error.kind(), "it is a pipe from which no program reads"),
+        _ => error,
+    })?;
+    // Only the open may not wait.
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty())?;
+    Ok(file)
+}
+
+const NXIO: i32 = rustix::io::Errno::NXIO.raw_os_error();
+
+/// A pipe without another end is not waited for.
+fn without_waiting() -> rustix::fs::OFlags {
+    rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY
+}
+
+/// Nor is a link followed.
 fn flags() -> i32 {
-    use rustix::fs::OFlags;
-    (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32
+    (rustix::fs::OFlags::NOFOLLOW | without_waiting()).bits() as i32
 }
 
 /// What something is that is no regular file.
@@ -236,6 +280,49 @@ mod tests {
 
     fn chmod(path: &Path, mode: u32) {
         set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_anyone_put_there_is_read_if_it_is_a_file_and_not_too_large() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let kind = |path: &Path| match objection_in(&open_regular(path).unwrap_err()) {
+            Some(Objection::Kind(kind)) => *kind,
+            other => panic!("{path:?}: {other:?}"),
+        };
+        let fifo = at("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        symlink(&fifo, at("link")).unwrap();
+        assert_eq!((kind(&fifo), kind(&at("link"))), ("a pipe", "a pipe"));
+        assert_eq!(
+            (kind(directory.path()), kind(Path::new("/dev/zero"))),
+            ("a directory", "a device")
+        );
+        assert_eq!(open_regular(&at("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+
+        write(at("file"), "12345").unwrap();
+        let read = |most| read_whole(open_regular(&at("file")).unwrap(), most);
+        assert_eq!(read(5).unwrap(), b"12345");
+        assert_eq!(read(u64::MAX).unwrap(), b"12345");
+        let error = read(4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "it has more than 4 bytes");
+
+        let error = create_without_waiting(&fifo).unwrap_err().to_string();
+        assert_eq!(error, "it is a pipe from which no program reads");
+        let reader = OpenOptions::new().read(true).custom_flags(flags()).open(&fifo).unwrap();
+        let flags = rustix::fs::fcntl_getfl(create_without_waiting(&fifo).unwrap()).unwrap();
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "writes wait: {flags:?}");
+        drop(reader);
+        drop(create_without_waiting(&at("file")).unwrap());
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"");
     }
 
     #[test]
