@@ -7,10 +7,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lrs_core::model::Priority;
 use lrs_place::placement::catalogue::Entry;
 use lrs_place::placement::check::parse;
-use lrs_place::placement::cluster::{Cluster, NodeId};
+use lrs_place::placement::cluster::{Cluster, NodeId, Priority};
 use lrs_place::placement::input::{Kind, SlotsInput};
 use lrs_place::placement::live::{NewJob, NewTask};
 use lrs_place::placement::resources::Resources;

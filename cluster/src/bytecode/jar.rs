@@ -9,11 +9,11 @@
 //! file, or exceeds a limit, is an error.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use flate2::read::DeflateDecoder;
+use lrs_host::trust::open_regular;
 use rawzip::{
     CompressionMethod, RECOMMENDED_BUFFER_SIZE, ReaderAt, ZipArchive, ZipArchiveEntryWayfinder,
     ZipLocator,
@@ -45,12 +45,9 @@ impl Default for Limits {
 /// Why a jar cannot be read.
 #[derive(Debug, Error)]
 pub enum Fault {
-    /// The file cannot be opened or read.
+    /// The file cannot be opened or read, or is no regular file.
     #[error("cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// A directory, a device, a pipe.
-    #[error("is not a regular file")]
-    NotAFile,
     /// Not a zip file, or a broken one.
     #[error("is not a jar (zip file), or a broken one: {0}")]
     NotAJar(rawzip::Error),
@@ -81,14 +78,7 @@ pub struct Contents {
 /// # Errors
 /// See [`Fault`].
 pub fn read(path: &Path, limits: &Limits) -> Result<Contents, Fault> {
-    // Before it is opened: to open a pipe waits for whoever writes into it.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(Fault::NotAFile);
-    }
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(Fault::NotAFile);
-    }
+    let file = open_regular(path)?;
     let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
     let archive = ZipLocator::new()
         .max_search_space(END_WITHIN)

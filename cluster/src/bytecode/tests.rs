@@ -1,6 +1,7 @@
 //! Programs put together by hand, and jars that are broken on purpose.
 
-#![allow(clippy::disallowed_methods, clippy::unwrap_used)] // tests, which measure how long it takes
+// Tests, which measure how long it takes.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used)]
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -1,13 +1,15 @@
 //! The command line of `lrs-place`: data goes to stdout, all else to stderr.
 
 mod classify;
+mod files;
 mod plan;
 mod suites;
 mod traces;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use lrs_place::simulation::queue::QueueArguments;
 use lrs_term::{Failure, Output};
 
@@ -24,7 +26,21 @@ use lrs_term::{Failure, Output};
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: All,
+}
+
+/// What people see, and what the packages start.
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
+enum All {
+    #[command(flatten)]
+    Visible(Command),
+    /// The manual pages, into a directory
+    #[command(name = "__man", hide = true)]
+    Man { directory: PathBuf },
+    /// Completions on stdout
+    #[command(name = "__completions", hide = true)]
+    Completions { shell: clap_complete::Shell },
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,8 +61,7 @@ enum Command {
     /// long. PATH counts instructions, with those of the jar's methods that are called; LIMIT is
     /// what it is compared with, 500 for map and 1,000 for reduce; RATE is a computing rate to
     /// assume in the file for `plan` until `lrsctl jobs` has one. A measured rate is better.
-    /// Finds subclasses of Hadoop's Mapper and Reducer, old API and new. Runs nothing of the jar;
-    /// jars inside it are not opened.
+    /// Finds subclasses of Hadoop's Mapper and Reducer, old API and new, in the jar. Runs nothing of it.
     #[command(after_help = "Examples:\n  \
         lrs-place classify app.jar\n  \
         lrs-place classify app.jar --class 'WordCount$TokenizerMapper' --json")]
@@ -74,11 +89,14 @@ enum Command {
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {
     let ended = match Cli::parse().command {
-        Command::Plan(args) => with_output(args.json, |out| plan::plan_file(&args, out)),
-        Command::Classify(args) => with_output(args.json, |out| classify::classify(&args, out)),
-        Command::Simulate(args) => with_output(false, |out| suites::simulate(&args, out)),
-        Command::Queue(args) => with_output(false, |out| suites::queue(&args, out)),
-        Command::Tables(args) => with_output(false, |out| suites::tables(&args, out)),
+        All::Man { directory } => clap_mangen::generate_to(visible(), &directory)
+            .map_err(|error| files::unwritable(&directory, &error)),
+        All::Completions { shell } => with_output(false, |out| {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut visible(), "lrs-place", &mut script);
+            out.text(String::from_utf8_lossy(&script))
+        }),
+        All::Visible(command) => run(command),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -86,6 +104,32 @@ pub fn main() -> ExitCode {
             failure.report("lrs-place");
             failure.exit()
         }
+    }
+}
+
+/// The command line without what is hidden: manual and completions would offer it.
+fn visible() -> clap::Command {
+    let all = Cli::command();
+    let mut shown = clap::Command::new("lrs-place").version(env!("CARGO_PKG_VERSION"));
+    if let Some(about) = all.get_long_about() {
+        shown = shown.long_about(about.clone());
+    }
+    if let Some(about) = all.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(help) = all.get_after_help() {
+        shown = shown.after_help(help.clone());
+    }
+    Command::augment_subcommands(shown)
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Plan(args) => with_output(args.json, |out| plan::plan_file(&args, out)),
+        Command::Classify(args) => with_output(args.json, |out| classify::classify(&args, out)),
+        Command::Simulate(args) => with_output(false, |out| suites::simulate(&args, out)),
+        Command::Queue(args) => with_output(false, |out| suites::queue(&args, out)),
+        Command::Tables(args) => with_output(false, |out| suites::tables(&args, out)),
     }
 }
 

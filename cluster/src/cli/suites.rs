@@ -9,25 +9,26 @@
     reason = "the program around the simulation reads files, writes files, and has threads and a clock"
 )]
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
+use lrs_place::placement::input::GroupInput;
 use lrs_place::simulation::bars::bars;
 use lrs_place::simulation::figures::NAMES;
 use lrs_place::simulation::queue::QueueArguments;
 use lrs_place::simulation::report::{self, csv, json};
 use lrs_place::simulation::run::Refused;
 use lrs_place::simulation::runs::{Runs, Values};
-use lrs_place::simulation::suite::{Outcome, Suite, of_class, play, seeded, work};
+use lrs_place::simulation::scenario::Class;
+use lrs_place::simulation::suite::{MOST_SEEDS, Outcome, Suite, of_class, play, seeded, work};
 use lrs_term::{Exit, Failure, Output};
 
-use super::traces;
+use super::{files, traces};
 
 /// The suites of `tables` by name.
 const TABLES: [(&str, &str); 6] = [
@@ -39,9 +40,12 @@ const TABLES: [(&str, &str); 6] = [
     ("lrs", include_str!("../../suites/tables/lrs.toml")),
 ];
 
+/// Largest suite. The shipped ones are below 20 KiB.
+const MOST_BYTES: u64 = 256 << 10;
+
 #[derive(Args, Debug)]
 pub(super) struct SimulateArgs {
-    /// Files of suites, as in cluster/suites
+    /// Files of suites, as in cluster/suites; - is stdin
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// Take the jobs of this log in place of those of the suites; - is stdin
@@ -79,11 +83,11 @@ struct Options {
     ///
     /// Figures are medians, with the interval in which the median is (95 %, by order statistics). Fewer
     /// than 6 give no interval and no verdict.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
     seeds: Option<u64>,
     /// Runs at once; by default as many as there are CPUs
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Write all figures here as JSON
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     json: Option<PathBuf>,
@@ -101,16 +105,25 @@ struct Options {
 /// `lrs-place simulate FILE...`
 pub(super) fn simulate(args: &SimulateArgs, out: &mut Output) -> Result<(), Failure> {
     let read = |path: &PathBuf| {
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
-        Suite::parse(&text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+        let failed = |what: String| Failure::failed(format!("{}: {what}", path.display()));
+        let text = String::from_utf8(files::read(path, MOST_BYTES)?)
+            .map_err(|error| failed(format!("is not UTF-8: {}", error.utf8_error())))?;
+        Suite::parse(&text).map_err(|error| failed(error.to_string()))
     };
     let mut suites = args.files.iter().map(read).collect::<Result<Vec<Suite>, Failure>>()?;
     if let Some(path) = &args.swf {
         let log = traces::log(path)?;
+        // A million jobs, which are alike for all cases with the same groups.
+        let mut last: Option<(Vec<GroupInput>, Arc<Vec<Class>>)> = None;
         for suite in &mut suites {
             suite.published.clear();
-            suite.cases.iter_mut().for_each(|(_, scenario)| scenario.take(&log));
+            for (_, scenario) in &mut suite.cases {
+                let same = last.take().filter(|(groups, _)| *groups == scenario.groups);
+                let new = || (scenario.groups.clone(), Arc::new(log.in_groups(&scenario.groups)));
+                let (groups, jobs) = same.unwrap_or_else(new);
+                scenario.take(Arc::clone(&jobs));
+                last = Some((groups, jobs));
+            }
         }
     }
     run(suites, &args.options, args.traces.as_deref(), out)
@@ -151,6 +164,10 @@ fn run(
             suite.cases.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
         }
     }
+    // What cannot be written is a failure now, and not after an hour.
+    let to_json = options.json.as_deref().map(files::Sink::create).transpose()?;
+    let to_csv = options.csv.as_deref().map(files::Sink::create).transpose()?;
+    let to_svg = options.svg.as_deref().map(files::Sink::create).transpose()?;
     for suite in &suites {
         let outcome = outcome(suite, options.threads);
         out.line(report::tables(suite, &outcome))?;
@@ -169,24 +186,19 @@ fn run(
     if let Some(dir) = dir {
         traces::write_all(dir, suites.iter().flat_map(|suite| &suite.cases))?;
     }
-    if let Some(path) = &options.json {
-        write(path, &serde_json::Value::from(whole).to_string())?;
+    if let Some(file) = to_json {
+        file.write(&serde_json::Value::from(whole).to_string())?;
     }
-    if let Some(path) = &options.csv {
-        write(path, &rows)?;
+    if let Some(file) = to_csv {
+        file.write(&rows)?;
     }
-    if let (Some(path), Some(named)) = (&options.svg, &options.figure) {
+    if let (Some(file), Some(named)) = (to_svg, &options.figure) {
         let (figure, class) = of_class(named);
         let what = NAMES.iter().find(|(name, _)| *name == figure).map_or("", |(_, what)| what);
         let title = class.map_or(what.to_owned(), |class| format!("{class}: {what}"));
-        write(path, &bars(&title, &drawn))?;
+        file.write(&bars(&title, &drawn))?;
     }
     if good { Ok(()) } else { Err(Failure::ended(Exit::Failed.into())) }
-}
-
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text)
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn figure(text: &str) -> Result<String, String> {
@@ -198,12 +210,12 @@ fn figure(text: &str) -> Result<String, String> {
 }
 
 /// Runs every case with every seed; a case that is refused with one of them has no figures.
-fn outcome(suite: &Suite, threads: Option<usize>) -> Outcome {
+fn outcome(suite: &Suite, threads: Option<u16>) -> Outcome {
     let all: Vec<(usize, u64)> = (0..suite.cases.len())
         .flat_map(|case| (0..suite.seeds).map(move |number| (case, number)))
         .collect();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.unwrap_or(cpus).clamp(1, all.len().max(1));
+    let threads = threads.map_or(cpus, usize::from).clamp(1, all.len().max(1));
     let whole: u64 = suite.cases.iter().map(|(_, scenario)| work(scenario)).sum();
     let bar = ProgressBar::new(whole.saturating_mul(suite.seeds));
     bar.set_style(style());

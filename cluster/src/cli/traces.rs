@@ -5,7 +5,7 @@
     reason = "a command reads and writes files"
 )]
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::Path;
 
@@ -14,23 +14,15 @@ use lrs_place::simulation::swf::{self, Log};
 use lrs_place::simulation::trace::{Files, Untraced, trace};
 use lrs_term::{Failure, printable, say};
 
-use super::suites::{since_start, write};
+use super::files;
+use super::suites::since_start;
 
 /// Reads a log, and names the lines that it leaves out.
 pub(super) fn log(path: &Path) -> Result<Log, Failure> {
     let failed = |fault: swf::Fault| Failure::failed(format!("{} {fault}", path.display()));
-    let log = if path == Path::new("-") {
-        swf::read(io::stdin().lock())
-    } else {
-        // Before it is opened: to open a pipe waits for whoever writes into it.
-        let is_file = fs::metadata(path).map_err(|error| failed(error.into()))?.is_file();
-        if !is_file {
-            return Err(Failure::failed(format!("{} is not a regular file", path.display()))
-                .hint("- reads from stdin"));
-        }
-        swf::read(BufReader::new(File::open(path).map_err(|error| failed(error.into()))?))
-    };
-    let log = log.map_err(failed)?;
+    let log = files::open(path)
+        .map_err(|error| files::unreadable(path, &error))
+        .and_then(|file| swf::read(BufReader::new(file)).map_err(failed))?;
     for reason in &log.left_out {
         say(format_args!("lrs-place: {}: left out {}", path.display(), printable(reason)));
     }
@@ -63,7 +55,7 @@ fn one(dir: &Path, name: &str, scenario: &Scenario) -> Result<(), Failure> {
     };
     fs::create_dir_all(dir).map_err(|error| failed("", error))?;
     let open = |what: &str| {
-        let file = File::create(dir.join(what)).map_err(|error| failed(what, error))?;
+        let file = files::create(&dir.join(what))?;
         Ok::<_, Failure>(BufWriter::new(file))
     };
     let (mut tasks, mut jobs) = (open("tasks.csv")?, open("jobs.csv")?);
@@ -77,6 +69,6 @@ fn one(dir: &Path, name: &str, scenario: &Scenario) -> Result<(), Failure> {
     };
     tasks.flush().map_err(|error| failed("tasks.csv", error))?;
     jobs.flush().map_err(|error| failed("jobs.csv", error))?;
-    write(&dir.join("schedule.csv"), &traced.schedule)?;
-    write(&dir.join("gantt.svg"), &traced.gantt)
+    files::write(&dir.join("schedule.csv"), &traced.schedule)?;
+    files::write(&dir.join("gantt.svg"), &traced.gantt)
 }

@@ -14,6 +14,7 @@ use lrs_core::units::Share;
 use crate::placement::cluster::{
     Cluster, GroupId, Job, JobId, Network, NodeId, State, Task, TaskId,
 };
+use crate::placement::fault::Collected;
 pub use crate::placement::fault::{Fault, Faults};
 use crate::placement::group::Group;
 use crate::placement::input::{
@@ -32,6 +33,9 @@ pub(crate) const MEASURES: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 /// Most of a resource, so that sums over a cluster stay exact enough.
 pub const MOST_RESOURCES: f64 = 1e18;
+
+/// Most nodes that hold the input of a task. HDFS takes up to 512.
+pub const MOST_REPLICAS: usize = 1_000;
 
 /// Most levels of groups.
 pub const DEEPEST: usize = 16;
@@ -56,11 +60,11 @@ pub fn check(input: ClusterInput) -> Result<Cluster, Faults> {
     for (index, job) in input.jobs.into_iter().enumerate() {
         checker.job(format!("jobs[{index}]"), job);
     }
-    if checker.faults.is_empty() { Ok(checker.cluster) } else { Err(Faults(checker.faults)) }
+    checker.faults.result().map(|()| checker.cluster)
 }
 
 /// What is wrong with a node that comes to a cluster.
-pub(crate) fn faults_of_node(node: &NodeInput) -> Vec<Fault> {
+pub(crate) fn faults_of_node(node: &NodeInput) -> Collected {
     let mut checker = Checker::default();
     let capacity = node.capacity.unwrap_or_default();
     checker.node_itself("the node", &node.name, node.slots, capacity);
@@ -75,12 +79,12 @@ struct Checker {
     /// Groups with groups below.
     parents: BTreeSet<GroupId>,
     jobs: BTreeMap<String, JobId>,
-    faults: Vec<Fault>,
+    faults: Collected,
 }
 
 impl Checker {
     fn fault(&mut self, at: impl fmt::Display, what: impl fmt::Display) {
-        self.faults.push(Fault { at: at.to_string(), what: what.to_string() });
+        self.faults.push(at, what);
     }
 
     fn name(&mut self, at: impl fmt::Display, name: &str) {
@@ -164,12 +168,15 @@ impl Checker {
         };
         let mut groups: Vec<GroupId> = self.cluster.groups().collect();
         groups.sort_by_cached_key(|group| Reverse(depth(group)));
-        for parent in groups {
-            let below = self.cluster.groups.iter().filter(|group| group.parent == Some(parent));
-            let sum = below.map(|group| group.min_slots).fold(0, u32::saturating_add);
-            let group = &mut self.cluster.groups[parent.0];
+        let mut below = vec![0_u32; groups.len()];
+        for id in groups {
+            let group = &mut self.cluster.groups[id.0];
+            let sum = below[id.0];
             group.raised_from = (sum > group.min_slots).then_some(group.min_slots);
             group.min_slots = group.min_slots.max(sum);
+            if let Some(parent) = group.parent {
+                below[parent.0] = below[parent.0].saturating_add(group.min_slots);
+            }
         }
     }
 
@@ -286,6 +293,10 @@ impl Checker {
     fn task(&mut self, at: &str, job: JobId, task: TaskInput) {
         let TaskInput { name, kind, bytes, replicas: names, demand, running } = task;
         self.name(format_args!("{at}.name"), &name);
+        if names.len() > MOST_REPLICAS {
+            let what = format!("{} nodes; at most {MOST_REPLICAS} are possible", names.len());
+            return self.fault(format_args!("{at}.replicas"), what);
+        }
         let mut replicas: Vec<NodeId> = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {
             let at = format!("{at}.replicas[{index}]");

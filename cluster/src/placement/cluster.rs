@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
 use std::time::Duration;
 
-use lrs_core::model::{Priority, Tier};
-use lrs_core::units::Share;
+pub use lrs_core::model::{Priority, Tier};
+pub use lrs_core::units::Share;
 use serde::{Deserialize, Serialize};
 
 use crate::placement::group::Group;

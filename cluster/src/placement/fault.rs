@@ -12,9 +12,42 @@ pub struct Fault {
     pub what: String,
 }
 
-/// Every fault of the input, in its order; at least one.
+/// Most faults that are named: a file may have as many as bytes.
+pub const MOST: usize = 1000;
+
+/// The faults of the input, in its order; at least one. The first [`MOST`] are named, and of more the last one says
+/// how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
+
+/// Faults while they are found.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    named: Vec<Fault>,
+    more: usize,
+}
+
+impl Collected {
+    pub(crate) fn push(&mut self, at: impl fmt::Display, what: impl fmt::Display) {
+        if self.named.len() < MOST {
+            self.named.push(Fault { at: at.to_string(), what: what.to_string() });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// An error if there is any.
+    pub(crate) fn result(mut self) -> Result<(), Faults> {
+        if self.named.is_empty() {
+            return Ok(());
+        }
+        if self.more > 0 {
+            let what = format!("{} more faults; these are the first {MOST}", self.more);
+            self.named.push(Fault { at: "the file".into(), what });
+        }
+        Err(Faults(self.named))
+    }
+}
 
 impl fmt::Display for Faults {
     /// One a line.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use lrs_core::model::Priority;
 use lrs_core::units::Share;
 
-use crate::placement::check::{Fault, Faults, MEASURES, faults_of_node};
+use crate::placement::check::{Faults, MEASURES, faults_of_node};
 use crate::placement::cluster::{Cluster, GroupId, Job, JobId, NodeId, State, Task, TaskId};
 use crate::placement::input::{Kind, NodeInput, SlotsInput};
 use crate::placement::node::Duty;
@@ -143,12 +143,9 @@ impl Cluster {
     pub fn join(&mut self, node: NodeInput) -> Result<NodeId, Faults> {
         let mut faults = faults_of_node(&node);
         if self.nodes.iter().any(|other| other.name == node.name && !other.is_gone()) {
-            let what = format!("{:?} is there already", node.name);
-            faults.push(Fault { at: "the node.name".into(), what });
+            faults.push("the node.name", format_args!("{:?} is there already", node.name));
         }
-        if !faults.is_empty() {
-            return Err(Faults(faults));
-        }
+        faults.result()?;
         let NodeInput { name, rack, slots, capacity } = node;
         self.add_node(name, rack, slots, capacity);
         let mut number = NodeId(self.nodes.len() - 1);

@@ -10,6 +10,7 @@
 //! of the schema: [`crate::placement::check`] has them, with all else that is about more than one field.
 //! The whole file is in memory twice for a moment. A field that is written twice is a fault, and ends the reading.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
@@ -19,8 +20,12 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-use crate::placement::fault::{Fault, Faults};
+use crate::placement::fault::{Collected, Fault, Faults, MOST};
 use crate::placement::input::{ClusterInput, VERSION};
+
+/// Most numbers, texts, lists and objects of a file: each takes up to 100 bytes of memory. A cluster of 10,000 nodes
+/// and 100,000 tasks has a million.
+const MOST_VALUES: usize = 5_000_000;
 
 /// The JSON Schema of the input, as text.
 pub const SCHEMA: &str = include_str!("../../input.schema.json");
@@ -35,7 +40,8 @@ static FORM: LazyLock<Value> =
 pub fn read(json: &[u8]) -> Result<(ClusterInput, Vec<String>), Faults> {
     let whole = |what: String| Faults(vec![Fault { at: "the file".into(), what }]);
     let mut json = serde_json::Deserializer::from_slice(json);
-    let parsed = Once.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
+    let room = Cell::new(MOST_VALUES);
+    let parsed = Once(&room).deserialize(&mut json).and_then(|value| json.end().map(|()| value));
     let mut value = parsed.map_err(|error| whole(no_json(&error)))?;
     if let Some(version) = value.get("version").filter(|version| **version != VERSION) {
         let what = format!(
@@ -46,16 +52,16 @@ pub fn read(json: &[u8]) -> Result<(ClusterInput, Vec<String>), Faults> {
     }
     let mut walk = Walk::default();
     walk.visit(&mut String::new(), &mut value, &FORM);
-    if !walk.faults.is_empty() {
-        return Err(Faults(walk.faults));
-    }
+    walk.faults.result()?;
     let input = ClusterInput::deserialize(value).map_err(|error| whole(error.to_string()))?;
     let unknown = walk.unknown.into_iter().map(|(field, (first, count))| {
         let more =
             if count > 1 { format!(", {count} times, first at {first}") } else { String::new() };
         format!("{field}: there is no such field in version {VERSION}, it is ignored{more}")
     });
-    Ok((input, unknown.collect()))
+    let more = (walk.more_unknown > 0)
+        .then(|| format!("{} more fields are not known, they are ignored", walk.more_unknown));
+    Ok((input, unknown.chain(more).collect()))
 }
 
 /// What is wrong with a text that is no JSON.
@@ -75,15 +81,16 @@ fn no_json(error: &serde_json::Error) -> String {
 
 #[derive(Default)]
 struct Walk {
-    faults: Vec<Fault>,
+    faults: Collected,
     /// By the place without numbers: the first place, and how many there are.
     unknown: BTreeMap<String, (String, usize)>,
+    /// How many beyond [`MOST`] of these.
+    more_unknown: usize,
 }
 
 impl Walk {
-    fn fault(&mut self, at: &str, what: String) {
-        let at = if at.is_empty() { "the file" } else { at };
-        self.faults.push(Fault { at: at.to_owned(), what });
+    fn fault(&mut self, at: &str, what: impl fmt::Display) {
+        self.faults.push(if at.is_empty() { "the file" } else { at }, what);
     }
 
     /// Looks at a value, takes what is not known out of it, and writes whole numbers as such.
@@ -94,7 +101,8 @@ impl Walk {
         }
         if !fits(value, form) {
             let or = if may_be_null { " or null" } else { "" };
-            return self.fault(at, format!("{}; {}{or} is wanted", found(value), wanted(form)));
+            let what = format_args!("{}; {}{or} is wanted", found(value), wanted(form));
+            return self.fault(at, what);
         }
         let before = at.len();
         match value {
@@ -142,7 +150,12 @@ impl Walk {
             0 => part.to_owned(),
             _ => format!("[{}", part.trim_start_matches(|c: char| c.is_ascii_digit())),
         });
-        self.unknown.entry(without.collect()).or_insert_with(|| (at.to_owned(), 0)).1 += 1;
+        let without: String = without.collect();
+        if self.unknown.len() >= MOST && !self.unknown.contains_key(&without) {
+            self.more_unknown += 1;
+            return;
+        }
+        self.unknown.entry(without).or_insert_with(|| (at.to_owned(), 0)).1 += 1;
     }
 }
 
@@ -218,18 +231,24 @@ fn found(value: &Value) -> String {
     }
 }
 
-/// Reads JSON in which no field of an object is there twice: serde_json would take the last.
-struct Once;
+/// Reads JSON in which no field of an object is there twice: serde_json would take the last. So many values may
+/// come.
+#[derive(Clone, Copy)]
+struct Once<'a>(&'a Cell<usize>);
 
-impl<'de> DeserializeSeed<'de> for Once {
+impl<'de> DeserializeSeed<'de> for Once<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let Some(room) = self.0.get().checked_sub(1) else {
+            return Err(D::Error::custom(format_args!("has more than {MOST_VALUES} values,")));
+        };
+        self.0.set(room);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Once {
+impl<'de> Visitor<'de> for Once<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -262,7 +281,7 @@ impl<'de> Visitor<'de> for Once {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut all = Vec::new();
-        while let Some(item) = items.next_element_seed(Once)? {
+        while let Some(item) = items.next_element_seed(self)? {
             all.push(item);
         }
         Ok(all.into())
@@ -271,7 +290,7 @@ impl<'de> Visitor<'de> for Once {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut all = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let value = fields.next_value_seed(Once)?;
+            let value = fields.next_value_seed(self)?;
             if all.contains_key(&name) {
                 return Err(A::Error::custom(format_args!(
                     "has the field {name:?} twice in one object,"

@@ -79,9 +79,10 @@ const DEEP: u32 = 1024;
 pub struct QueueArguments {
     /// CPUs of the node; several with commas
     #[arg(long, value_delimiter = ',', default_value = "4")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: Vec<u32>,
     /// Random queues of each setting
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rounds: u64,
     /// Tasks of 0.5 to 3 s in place of 5 to 30 s
     #[arg(long)]

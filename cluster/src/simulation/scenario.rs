@@ -20,7 +20,6 @@ use serde::Deserialize;
 
 use crate::simulation::analysis::Analysis;
 pub use crate::simulation::nodes::{Kind, Nodes};
-use crate::simulation::swf::Log;
 
 /// A case: what is simulated.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -60,7 +59,7 @@ pub struct Scenario {
     pub hints_wrong: Option<f64>,
     /// The jobs.
     pub job: Vec<Class>,
-    /// Those of a log in their place ([`Scenario::take`]).
+    /// Those of a log in their place ([`Scenario::take`]), which may be of many cases.
     #[serde(skip)]
     pub log: Option<Arc<Vec<Class>>>,
     /// Tasks that take longer than their like.
@@ -292,26 +291,24 @@ impl Default for Once {
 pub(crate) const MOST_JOBS: u64 = 1_000_000;
 const MOST_TASKS: u64 = 10_000_000;
 
+/// Most slots of all nodes together.
+const MOST_SLOTS: f64 = 1e7;
+
+/// Most nodes with LRS: each has the core in it, and takes 0.1 MB.
+const MOST_CORES: f64 = 50_000.0;
+
+/// Most nodes that hold one input, of up to [`MOST_TASKS`].
+const MOST_REPLICAS: usize = 100;
+
 impl Scenario {
     /// The classes of jobs: those of a log, else those of the suite.
     pub fn jobs(&self) -> &[Class] {
         self.log.as_deref().map_or(&self.job, |log| log)
     }
 
-    /// Takes the jobs of a log in place of those of the suite. A user's jobs are in one of the groups that have
-    /// none below, by the user's number.
-    pub fn take(&mut self, log: &Log) {
-        let is_leaf = |group: &&GroupInput| {
-            self.groups.iter().all(|other| other.parent.as_ref() != Some(&group.name))
-        };
-        let leaves: Vec<&String> =
-            self.groups.iter().filter(is_leaf).map(|group| &group.name).collect();
-        let of = |user: u64| leaves.get((user % leaves.len().max(1) as u64) as usize);
-        let job = |(class, user): &(Class, Option<u64>)| Class {
-            group: of(user.unwrap_or(0)).map(|name| (*name).clone()),
-            ..class.clone()
-        };
-        self.log = Some(Arc::new(log.jobs.iter().map(job).collect()));
+    /// Takes the jobs of a log, [in groups](Log::in_groups), in place of those of the suite.
+    pub fn take(&mut self, jobs: Arc<Vec<Class>>) {
+        self.log = Some(jobs);
         // They have no input.
         self.replicas = 1;
         self.arrivals = Arrivals { in_order: true, ..Arrivals::default() };
@@ -334,15 +331,26 @@ impl Scenario {
             Kind::Static => f64::MAX,
             Kind::Shared | Kind::Lrs => self.nodes.hardware().memory as f64,
         };
-        number("nodes.count", self.nodes.count as f64, 1.0, 1e6);
+        let most = if self.nodes.kind == Kind::Lrs { MOST_CORES } else { 1e6 };
+        number("nodes.count", self.nodes.count as f64, 1.0, most);
+        let slots = self.slots();
+        let slots = f64::from(slots.active) + f64::from(slots.passive);
+        number(
+            "nodes.active and nodes.passive of all",
+            slots * self.nodes.count as f64,
+            0.0,
+            MOST_SLOTS,
+        );
         number("nodes.racks", self.nodes.racks as f64, 1.0, 1e6);
         number("nodes.cpus", f64::from(self.nodes.cpus), 1.0, 1e4);
         number("nodes.disk", f64::from(self.nodes.disk), 1.0, 1e4);
         number("nodes.speed_spread", self.nodes.speed_spread, 0.0, 10.0);
         number("rounds", self.rounds as f64, 1.0, 1e6);
-        number("replicas", f64::from(self.replicas), 1.0, self.nodes.count as f64);
+        let most = self.nodes.count.min(MOST_REPLICAS) as f64;
+        number("replicas", f64::from(self.replicas), 1.0, most);
         number("heartbeat_seconds", self.heartbeat_seconds, 0.001, long);
         number("arrivals.mean_seconds", self.arrivals.mean_seconds, 0.0, long);
+        number("arrivals.repeat", self.arrivals.repeat as f64, 0.0, 1e6);
         number("hints_wrong", self.hints_wrong.unwrap_or(0.0), 0.0, 1.0);
         number("stragglers.share", self.stragglers.share, 0.0, 1.0);
         number("stragglers.factor", self.stragglers.factor, 0.0, long);
@@ -376,10 +384,15 @@ impl Scenario {
         }
         if let Some(once) = self.once {
             number("once.idle", once.idle, 0.0, 1.0);
+            number("once.waiting", once.waiting as f64, 0.0, 1e6);
             for [mean, deviation] in [once.within_rack, once.between_racks] {
                 number("once.within_rack and once.between_racks", mean, 0.001, long);
                 number("once.within_rack and once.between_racks", deviation, 0.0, long);
             }
+        }
+        if let Some(analysis) = self.analysis {
+            number("analysis.nodes", analysis.nodes as f64, 1.0, 1e9);
+            number("analysis.tasks", f64::from(analysis.tasks), 0.0, 1e7);
         }
         let timed = self.jobs().iter().filter(|class| class.at_seconds.is_some()).count();
         if timed > 0 && (timed < self.jobs().len() || self.arrivals.repeat != 1) {
@@ -396,7 +409,8 @@ impl Scenario {
                 );
             }
         }
-        if self.once.is_none() && self.jobs().is_empty() {
+        let is_run = self.once.is_none() && self.analysis.is_none() && self.solver.is_none();
+        if is_run && self.jobs().is_empty() {
             fault("job", "there is none; name at least one class of jobs".into());
         }
         for (index, class) in self.jobs().iter().enumerate() {

@@ -42,6 +42,12 @@ use crate::simulation::runs::{Runs, Values};
 use crate::simulation::scenario::{Class, Scenario};
 use crate::simulation::solving::solver_time;
 
+/// Most cases of a suite, each of which has a copy of what holds for all.
+const MOST_CASES: usize = 1000;
+
+/// Most seeds of a case.
+pub const MOST_SEEDS: u64 = 10_000;
+
 /// A suite of cases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suite {
@@ -189,6 +195,12 @@ impl Suite {
             head.extend(base.remove_entry(key));
         }
         let head: Head = parsed("the file", head)?;
+        let count = head.case.len().max(1).saturating_mul(head.policies.len().max(1));
+        if count > MOST_CASES {
+            let what =
+                format!("{count} cases with their policies; at most {MOST_CASES} are possible");
+            return Err(Wrong::Shape { at: "the file".into(), what });
+        }
         let mut cases = Vec::new();
         let alone = vec![Table::new()];
         for mut case in if head.case.is_empty() { alone } else { head.case } {
@@ -234,9 +246,9 @@ impl Suite {
             }
         }
         let Head { title, source, figures, seeds, published, .. } = head;
-        if seeds == 0 {
-            let (at, what) = ("the file".to_owned(), "seeds: 0; at least 1 is wanted".to_owned());
-            return Err(Wrong::Shape { at, what });
+        if !(1..=MOST_SEEDS).contains(&seeds) {
+            let what = format!("seeds: {seeds}; a number from 1 to {MOST_SEEDS} is wanted");
+            return Err(Wrong::Shape { at: "the file".into(), what });
         }
         Ok(Suite { title, source, figures, seeds, cases, published })
     }
@@ -280,6 +292,10 @@ pub fn seeded(scenario: &Scenario, number: u64) -> Scenario {
 /// # Errors
 /// With what is wrong in it.
 pub fn play(scenario: &Scenario, clock: Clock, done: &dyn Fn(u64)) -> Result<Figures, Refused> {
+    let faults = scenario.check();
+    if !faults.is_empty() {
+        return Err(Refused::Faults(faults));
+    }
     match (scenario.once, scenario.analysis, scenario.solver) {
         (_, Some(analysis), _) => Ok(analysis.figures()),
         (_, None, Some(rows)) => Ok(solver_time(rows, scenario, clock, done)),

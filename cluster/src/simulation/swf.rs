@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read as _};
 
+use crate::placement::input::GroupInput;
 use crate::simulation::scenario::{Class, MOST_JOBS, Work};
 
 /// Fields of a line.
@@ -39,6 +40,23 @@ pub struct Log {
     pub left_out: Vec<String>,
     /// How many more.
     pub more: u64,
+}
+
+impl Log {
+    /// The jobs for a suite with these groups: a user's are in one of those that have none below, by the user's
+    /// number.
+    pub fn in_groups(&self, groups: &[GroupInput]) -> Vec<Class> {
+        let is_leaf = |group: &&GroupInput| {
+            groups.iter().all(|other| other.parent.as_ref() != Some(&group.name))
+        };
+        let leaves: Vec<&String> = groups.iter().filter(is_leaf).map(|group| &group.name).collect();
+        let of = |user: u64| leaves.get((user % leaves.len().max(1) as u64) as usize);
+        let job = |(class, user): &(Class, Option<u64>)| Class {
+            group: of(user.unwrap_or(0)).map(|name| (*name).clone()),
+            ..class.clone()
+        };
+        self.jobs.iter().map(job).collect()
+    }
 }
 
 /// Why a log cannot be read.

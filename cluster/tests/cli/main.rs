@@ -6,6 +6,8 @@
 mod classify;
 mod examples;
 mod hard;
+mod odd_files;
+mod pages;
 mod plan;
 mod simulate;
 
@@ -20,9 +22,18 @@ struct Ended {
 }
 
 fn lrs_place(args: &[&str]) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lrs-place"));
-    command.env_remove("CLICOLOR_FORCE").args(args).stdin(Stdio::null());
-    let output = command.output().unwrap();
+    ended(Command::new(env!("CARGO_BIN_EXE_lrs-place")).args(args))
+}
+
+/// The same with up to a GiB of memory and two minutes: what takes more fails.
+fn lrs_place_within_bounds(args: &[&str]) -> Ended {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 1048576; exec timeout 120 \"$0\" \"$@\""]);
+    ended(command.arg(env!("CARGO_BIN_EXE_lrs-place")).args(args))
+}
+
+fn ended(command: &mut Command) -> Ended {
+    let output = command.env_remove("CLICOLOR_FORCE").stdin(Stdio::null()).output().unwrap();
     Ended {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),

@@ -129,8 +129,6 @@ fn a_log_is_simulated_and_written_down() {
     let none = run(&at("none.swf"));
     assert_eq!((none.code, none.out.as_str()), (Some(1), ""));
     assert!(none.err.contains("none.swf has no job that can be simulated"), "{none:?}");
-    assert!(run("/dev/zero").err.contains("/dev/zero is not a regular file"));
-    assert!(run(&at("missing")).err.contains("missing cannot be read"));
     std::fs::write(at("file"), "").unwrap();
     let file = at("file");
     let ended =

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use crate::simulation::swf;
 use crate::simulation::trace::{Files, Traced, Untraced, trace};
@@ -132,7 +133,8 @@ fn logged(text: &str) -> Scenario {
         "title = ''\npolicy = 'fifo'\nheartbeat_seconds = 1\n[nodes]\ncount = 2\nactive = 2\n{text}"
     );
     let mut scenario = Suite::parse(&suite).unwrap().cases.remove(0).1;
-    scenario.take(&swf::read(LOG.as_bytes()).unwrap());
+    let log = swf::read(LOG.as_bytes()).unwrap();
+    scenario.take(Arc::new(log.in_groups(&scenario.groups)));
     scenario
 }
 
