@@ -161,17 +161,40 @@ pub(crate) fn known(class: &str, method: &str) -> Known {
     }
 }
 
-/// What Java and Hadoop bring: the same for every program.
+/// What Java and Hadoop bring: the same for every program. Programs of Hadoop's, and of projects that are named as if
+/// they were part of it, are none of that.
 pub(crate) fn is_runtime(class: &str) -> bool {
-    let is_example = class.starts_with("org/apache/hadoop/examples/");
-    ["java/", "javax/", "jdk/", "sun/", "scala/runtime/", "org/apache/hadoop/"]
+    if let Some(of_hadoop) = class.strip_prefix("org/apache/hadoop/") {
+        let programs = ["examples/", "hbase/", "hive/", "streaming/", "tools/"];
+        return !programs.iter().any(|program| of_hadoop.starts_with(program));
+    }
+    ["java/", "javax/", "jdk/", "sun/", "scala/runtime/"]
         .iter()
         .any(|prefix| class.starts_with(prefix))
-        && !is_example
 }
 
 /// Of one of the two APIs of MapReduce.
 pub(crate) fn is_hadoops(class: &str) -> bool {
     class.starts_with("org/apache/hadoop/mapreduce/")
         || class.starts_with("org/apache/hadoop/mapred/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_in_hadoops_packages_are_no_part_of_it() {
+        for (class, expected) in [
+            ("org/apache/hadoop/mapreduce/Mapper", true),
+            ("org/apache/hadoop/io/Text", true),
+            ("java/lang/String", true),
+            ("org/apache/hadoop/examples/WordCount", false),
+            ("org/apache/hadoop/hive/ql/exec/mr/ExecMapper", false),
+            ("org/apache/hadoop/tools/mapred/CopyMapper", false),
+            ("org/apache/tez/mapreduce/examples/MRRSleepJob", false),
+        ] {
+            assert_eq!(is_runtime(class), expected, "{class}");
+        }
+    }
 }

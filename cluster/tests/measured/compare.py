@@ -24,7 +24,7 @@ while at < len(text.rstrip()):
 
 
 def origin(name):
-    for part in ("Hard", "hadoop.examples", "mahout"):
+    for part in ("Hard", "hadoop.examples", "mahout", "tez"):
         if part in name:
             return part
     return "hadoop.lib" if ".lib." in name else "hadoop's tests"
