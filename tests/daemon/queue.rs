@@ -118,6 +118,7 @@ fn a_drain_queues_who_waits_until_it_ends() {
     let mut daemon = Daemon::start("drained", ONE);
     daemon.ok(&["drain"]);
     daemon.refused(&["run", "--", "true"], 125, "draining");
+    daemon.refused(&["run", "--wait=100ms", "--", "true"], 124, "the node is draining");
     let pid = daemon.run(&["--wait"], &["cat"]);
     assert_eq!(of_length(&daemon, 1)[0]["reason"], "draining");
     // Who waits comes back after a restart, and waits on.

@@ -180,6 +180,12 @@ impl<W: World> Executor<'_, W> {
             Answer::TimedOut => CommandError::new(
                 ErrorKind::WaitTimedOut,
                 match self.core.why_root_frozen() {
+                    _ if self.core.draining() => {
+                        "no slot came free within the time given: the node \
+                         is draining and takes no new tasks; `lrsctl resume` ends that, or use \
+                         another node"
+                            .to_owned()
+                    }
                     Some(why) => format!(
                         "no slot came free within the time given: {why}; thaw it, then try again"
                     ),
