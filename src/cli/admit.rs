@@ -60,7 +60,7 @@ pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, 
         let parent = Parent::new(args.parent)?;
         tokio::select! {
             slot = ask(lrsd, request, args.slot.wait, away, talk, args.parent.is_some()) => slot,
-            () = parent.gone() => Err(Failure::ended(Exit::RunWithoutSlot.into())),
+            () = parent.gone() => Err(gave_up()),
         }
     });
     // Closes the connection and the event loop; this is the only thread again.
@@ -241,6 +241,18 @@ impl Parent {
             _ => std::future::pending().await,
         }
     }
+}
+
+/// The end of one that the `run --each` before it ended. lrsd may have made a task of this process just
+/// now, and keeps how it ends: a signal is an end by others, where a status would be the command's, which
+/// never ran.
+fn gave_up() -> Failure {
+    use nix::sys::signal::{SigHandler, Signal, raise, signal};
+    // SAFETY: the default runs no code of ours.
+    let ended = unsafe { signal(Signal::SIGTERM, SigHandler::SigDfl) };
+    // Under a parent that blocks the signal the status is left.
+    let _ = ended.and_then(|_| raise(Signal::SIGTERM));
+    Failure::ended(Exit::RunWithoutSlot.into())
 }
 
 /// An answer that is no failure.

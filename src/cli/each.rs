@@ -320,7 +320,9 @@ impl Batch<'_> {
 
     fn ended(&mut self, line: Line, since: Option<WallTime>, status: ExitStatus) {
         let is_out = self.waits.is_none();
-        let no_slot = since.is_none() && status.code() == Some(Exit::RunWithoutSlot as i32);
+        let no_slot = since.is_none()
+            && (status.code() == Some(Exit::RunWithoutSlot as i32)
+                || status.signal() == Some(Signal::TERM.as_raw()));
         if !status.success() && (is_out && no_slot || self.interrupted) {
             self.gave_up += 1;
             return;

@@ -22,6 +22,10 @@ pub struct Script {
     pub admit: VecDeque<Failure>,
     /// Whether no slot comes free, however long a request waits.
     pub full: bool,
+    /// After so many admissions none comes free either.
+    pub full_after: Option<usize>,
+    /// Requests that found it full.
+    pub waiting: usize,
     /// What such a task is, beside its id and tier.
     pub task: Task,
     pub admitted: Vec<AdmitRequest>,
@@ -247,7 +251,16 @@ impl Shaper for Served {
     async fn admit(&self, request: Request<AdmitRequest>) -> Answer<AdmitResponse> {
         let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
         let request = request.into_inner();
-        if self.0.lock().unwrap().full {
+        let full = {
+            let mut script = self.0.lock().unwrap();
+            let full = script.full_after.is_some_and(|most| script.admitted.len() >= most);
+            script.waiting += usize::from(full || script.full);
+            full || script.full
+        };
+        if full {
+            if request.wait_forever {
+                std::future::pending::<()>().await;
+            }
             tokio::time::sleep(std::time::Duration::from_millis(request.wait_ms)).await;
             return Err(Failure::deadline_exceeded("no slot came free in time"));
         }

@@ -301,6 +301,37 @@ fn a_job_list_is_tried_again_logged_and_resumed() {
 }
 
 #[test]
+fn a_request_that_its_list_ends_has_no_status_of_a_command() {
+    let fake = Fake::start(Script { full: true, ..Script::default() });
+    let (theirs, own) = std::os::unix::net::UnixStream::pair().unwrap();
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
+    let parent = std::os::fd::AsRawFd::as_raw_fd(&theirs).to_string();
+    let options = ["run", "--wait=60s", "--parent", &parent, "--", "echo", "ran"];
+    let child = fake.command(&options).stdout(Stdio::piped()).spawn().unwrap();
+    drop((theirs, own));
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.signal(), &*ended.stdout), (Some(15), &b""[..]), "{ended:?}");
+}
+
+#[test]
+fn a_list_that_a_failure_ends_counts_who_waited_as_given_up() {
+    let fake = Fake::start(Script { full_after: Some(1), ..Script::default() });
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let fails = format!("read word <'{}'; false", fifo.display());
+    let each = ["run", "--each", "1", "2", "3", "--", "sh", "-c", &fails];
+    let child = fake.command(&each).stderr(Stdio::piped()).spawn().unwrap();
+    while fake.script.lock().unwrap().waiting < 2 {
+        std::thread::yield_now();
+    }
+    std::fs::write(&fifo, "go\n").unwrap();
+    let ended = Ended::from(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("0 done, 1 failed, 2 ended or gave up"), "{ended:?}");
+}
+
+#[test]
 fn what_overlaps_is_not_started() {
     let own = rustix::process::geteuid().as_raw();
     let task =
