@@ -141,6 +141,9 @@ pub(super) fn admit(
                 if let Some(because) = &task.stays_because {
                     say(format_args!("lrsctl: warning: {}", stays(&task, because)));
                 }
+                if let Some(other) = other_labels(&args.slot, &task) {
+                    say(format_args!("lrsctl: warning: {subject}: {other}"));
+                }
                 if let Some(lost) = &task.lost_by_move {
                     let (id, lost) = (&task.id, printable(lost));
                     say(format_args!("lrsctl: warning: task {id} left its unit: {lost}"));
@@ -181,6 +184,29 @@ fn stays(task: &proto::Task, because: &str) -> String {
         printable(task.ratio_group.as_deref().unwrap_or("its cgroup")),
         printable(because)
     )
+}
+
+/// Which labels asked for the task does not have: it was there before, and keeps its own.
+fn other_labels(asked: &SlotArgs, task: &proto::Task) -> Option<String> {
+    let labels = [
+        ("name", &asked.name, &task.name),
+        ("job", &asked.job, &task.job),
+        ("kind", &asked.kind, &task.kind),
+        ("group", &asked.group, &task.group),
+    ];
+    let others = labels.iter().filter(|(_, asked, has)| asked.is_some() && asked != has);
+    let others = others.map(|(label, _, has)| match has {
+        Some(has) => format!("the {label} {}", printable(has)),
+        None => format!("no {label}"),
+    });
+    let others = others.collect::<Vec<_>>();
+    let id = &task.id;
+    (!others.is_empty()).then(|| {
+        format!(
+            "is task {id} already and keeps what it has: {}; `lrsctl release {id}`, then admit it again",
+            others.join(", ")
+        )
+    })
 }
 
 fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {

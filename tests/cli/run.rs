@@ -332,6 +332,20 @@ fn a_list_that_a_failure_ends_counts_who_waited_as_given_up() {
 }
 
 #[test]
+fn what_is_a_task_already_keeps_its_labels_and_admit_says_so() {
+    let task = Task { name: Some("first".into()), job: Some("j".into()), ..Task::default() };
+    let fake = Fake::start(Script { task, ..Script::default() });
+    let ended = fake.run(&["admit", "7", "--name", "first", "--job", "j"]);
+    assert_eq!((ended.code, &*ended.err), (Some(0), ""), "{ended:?}");
+    let ended = fake.run(&["admit", "7", "--name", "second", "--job", "j", "--kind", "k"]);
+    assert_eq!((ended.code, &*ended.out), (Some(0), "t0000000-2\n"), "{ended:?}");
+    for words in ["pid 7: is task t0000000-2 already", "the name first, no kind;", "lrsctl release"]
+    {
+        assert!(ended.err.contains(words), "{words}: {ended:?}");
+    }
+}
+
+#[test]
 fn what_overlaps_is_not_started() {
     let own = rustix::process::geteuid().as_raw();
     let task =
