@@ -102,6 +102,7 @@ const READY_WITHIN: Duration = Duration::from_millis(300);
 
 /// Entry of `lrsd`.
 pub fn lrsd() -> ExitCode {
+    lrs_host::accounts::without_modules();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.exit_code() == 0 => error.exit(),

@@ -57,6 +57,7 @@ use args::{Cli, Command, ConfigCommand, RunArgs};
 
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {
+    lrs_host::accounts::without_modules();
     complete::answer();
     let matches = groups::grouped(Cli::command()).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {

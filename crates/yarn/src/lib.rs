@@ -254,6 +254,7 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
 
 /// Entry of `lrs-yarn`.
 pub fn main() -> ExitCode {
+    lrs_host::accounts::without_modules();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.exit_code() == 0 => error.exit(),
