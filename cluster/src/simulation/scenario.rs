@@ -306,7 +306,7 @@ impl Scenario {
         self.log.as_deref().map_or(&self.job, |log| log)
     }
 
-    /// Takes the jobs of a log, [in groups](Log::in_groups), in place of those of the suite.
+    /// Takes the jobs of a log, [in groups](super::swf::Log::in_groups), in place of those of the suite.
     pub fn take(&mut self, jobs: Arc<Vec<Class>>) {
         self.log = Some(jobs);
         // They have no input.
