@@ -1,7 +1,8 @@
 //! How long a policy takes for a large cluster: 10,000 nodes of 4 slots, 100,000 tasks that wait, each with its input on
 //! three nodes. The first plan, then 1,000 changes, of which each is the end of a task and what starts in its place.
 //!
-//! `cargo run --release -p lrs-place --example scale -- delay`
+//! `cargo run --release -p lrs-place --example scale -- delay`; `even`, the default, has the inputs anywhere, `hot` nine
+//! of ten on a hundred of the nodes, and `few` 35,000 of the tasks, hot ones.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -27,7 +28,7 @@ const JOBS: u64 = 1_000;
 const TASKS_OF_A_JOB: usize = 100;
 const CHANGES: u64 = 1_000;
 
-fn cluster() -> Result<Cluster, Box<dyn Error>> {
+fn cluster(case: &str) -> Result<Cluster, Box<dyn Error>> {
     let capacity = Some(Resources { cpus: 4.0, memory_bytes: 16e9, disk_bytes: 1e12 });
     let slots = SlotsInput { active: 4, passive: 0 };
     let node = |node| NodeInput {
@@ -49,7 +50,13 @@ fn cluster() -> Result<Cluster, Box<dyn Error>> {
     let (nodes, group) =
         (cluster.nodes().collect::<Vec<_>>(), cluster.groups().next().ok_or("no group")?);
     let mut random = fastrand::Rng::with_seed(1);
-    for job in 0..JOBS {
+    let (jobs, hot) = match case {
+        "even" => (JOBS, 0),
+        "hot" => (JOBS, 9),
+        "few" => (350, 9),
+        _ => return Err("even, hot or few".into()),
+    };
+    for job in 0..jobs {
         let (name, arrived) = (format!("j{job}"), Duration::from_secs(job));
         let job = cluster.arrive(NewJob {
             name,
@@ -59,7 +66,8 @@ fn cluster() -> Result<Cluster, Box<dyn Error>> {
             arrived,
         });
         for _ in 0..TASKS_OF_A_JOB {
-            let replicas = random.choose_multiple(nodes.iter().copied(), 3);
+            let among = if random.u8(0..10) < hot { 100 } else { NODES };
+            let replicas = random.choose_multiple(nodes[..among].iter().copied(), 3);
             let (kind, bytes) = (Kind::Map, random.u64(1 << 26..1 << 28));
             let demand = Resources { cpus: 1.0, ..Resources::default() };
             cluster.submit(job, NewTask { name: String::new(), kind, bytes, replicas, demand });
@@ -83,7 +91,8 @@ fn ask(cluster: &mut Cluster, policy: &mut dyn Policy, nodes: &[NodeId], at: Dur
 
 fn main() -> Result<(), Box<dyn Error>> {
     let entry = Entry::find(&std::env::args().nth(1).unwrap_or("lrs".into()))?;
-    let mut cluster = cluster()?;
+    let case = std::env::args().nth(2).unwrap_or("even".into());
+    let mut cluster = cluster(&case)?;
     let mut policy = entry.policy(&cluster)?;
     let nodes: Vec<NodeId> = cluster.nodes().collect();
     let begun = Instant::now();
@@ -103,7 +112,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let memory = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
     println!(
-        "{}: {starts} starts in {first:.2?}; a change {median:.1?}, at most {longest:.1?}; {memory}",
+        "{} {case}: {starts} starts in {first:.2?}; a change {median:.1?}, at most {longest:.1?}; {memory}",
         entry.name
     );
     Ok(())

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::placement::cluster::{Cluster, JobId, NodeId, TaskId};
 use crate::placement::input::Kind;
 use crate::placement::resources::{Resources, lacking};
-use crate::placement::solver::{MOST, solve};
+use crate::placement::solver::Costs;
 use crate::placement::turn::{Policy, Reason, Turn, Weight};
 
 /// The policy. It has no state.
@@ -31,9 +31,6 @@ pub struct Dla;
 impl Policy for Dla {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
         let mut left = admit(turn.cluster(), nodes);
-        if left.len() == MOST {
-            turn.warn(format!("{MOST} tasks were admitted; more are beyond the solver, and wait"));
-        }
         loop {
             let before = left.len();
             left = match_once(left, nodes, turn);
@@ -80,7 +77,7 @@ fn admit(cluster: &Cluster, nodes: &[NodeId]) -> Vec<TaskId> {
     let share = |used: &BTreeMap<JobId, Resources>, job: &JobId| {
         used.get(job).copied().unwrap_or_default().dominant(&total)
     };
-    while admitted.len() < MOST {
+    loop {
         let jobs = waiting.keys().copied();
         let least = jobs.min_by(|a, b| {
             let places = || cluster.place(*a).cmp(&cluster.place(*b));
@@ -104,23 +101,31 @@ fn admit(cluster: &Cluster, nodes: &[NodeId]) -> Vec<TaskId> {
 fn match_once(tasks: Vec<TaskId>, nodes: &[NodeId], turn: &mut Turn<'_>) -> Vec<TaskId> {
     let cluster = turn.cluster();
     let free: Vec<(NodeId, f64)> = with_room(cluster, nodes).collect();
-    let at_home = |task: TaskId, node: NodeId| {
-        cluster[task].replicas.contains(&node) && cluster[task].demand.fits(&cluster.idle(node))
+    let columns: BTreeMap<NodeId, usize> =
+        free.iter().enumerate().map(|(column, (node, _))| (*node, column)).collect();
+    let idle: Vec<Resources> = free.iter().map(|(node, _)| cluster.idle(*node)).collect();
+    let at_home = |task: TaskId| {
+        let demand = cluster[task].demand;
+        let homes = cluster[task].replicas.iter().filter_map(|node| columns.get(node).copied());
+        let homes: Vec<usize> = homes.filter(|column| demand.fits(&idle[*column])).collect();
+        homes
     };
-    let (rows, mut left): (Vec<TaskId>, Vec<TaskId>) =
-        tasks.into_iter().partition(|task| free.iter().any(|(node, _)| at_home(*task, *node)));
-    let edges: Vec<Vec<bool>> = rows
-        .iter()
-        .map(|task| free.iter().map(|(node, _)| at_home(*task, *node)).collect())
-        .collect();
-    // The largest sum of weights is the least sum of what they lack of 1.
-    let cost = |row: usize, column: usize| {
-        Some(if edges[row][column] { 1.0 - free[column].1 } else { 1.0 })
-    };
-    // Weights are shares, and there are no more than the solver takes.
-    let Ok(found) = solve(rows.len(), free.len(), cost) else { return [rows, left].concat() };
-    for (row, column) in found.into_iter().enumerate() {
-        let matched = column.filter(|column| edges[row][*column]).map(|column| free[column]);
+    let mut costs = Costs::new(vec![1; free.len()], Vec::new());
+    let (mut rows, mut left) = (Vec::new(), Vec::new());
+    for task in tasks {
+        let homes = at_home(task);
+        if homes.is_empty() {
+            left.push(task);
+        } else {
+            // The largest sum of weights is the least sum of what they lack of 1.
+            costs.add(homes.into_iter().map(|column| (column, Some(1.0 - free[column].1))), []);
+            rows.push(task);
+        }
+    }
+    // Weights are shares.
+    let Ok(found) = costs.solve(Some(1.0), turn.most_steps()) else { return [rows, left].concat() };
+    for (row, column) in found.columns.into_iter().enumerate() {
+        let matched = column.map(|column| free[column]);
         let started = matched.is_some_and(|(node, idle)| {
             let tier = turn.cluster()[node].next_free();
             tier.is_some_and(|tier| turn.start(rows[row], node, tier, Reason::Matched(idle)))

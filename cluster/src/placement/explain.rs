@@ -8,7 +8,7 @@
 //! where others need the slot more.
 //!
 //! Limits: the policy is asked anew, so this takes as long as a plan and, with prices, as long again. `dla` has
-//! no prices: it solves for one task a node, again and again. That a job waits on purpose is shown for the job, not for each node.
+//! no prices: it solves for one task a node, again and again. Beyond ten million pairs of a task and a node there are none either. That a job waits on purpose is shown for the job, not for each node.
 
 use std::cmp::Ordering;
 
@@ -95,7 +95,13 @@ pub fn explain(entry: &Entry, cluster: &Cluster, task: TaskId) -> Result<Explana
     let turn = decide(policy.as_mut(), &mut planned);
     let choice = turn.choices.iter().find(|choice| choice.task == task).cloned();
     let held = turn.held.get(&cluster[task].job).copied();
-    let outcome = outcome(cluster, task, choice.as_ref(), held);
+    // Such as a solver that was stopped, with what the plan may be off.
+    let outcome = turn
+        .warnings
+        .iter()
+        .fold(outcome(cluster, task, choice.as_ref(), held), |outcome, warning| {
+            format!("{outcome}; {warning}")
+        });
     let of = |(node, weight): (&NodeId, Weight)| {
         let (node, left) = (*node, planned[*node].next_free().is_some());
         let why_not = why_not(cluster, task, node, weight.refused);

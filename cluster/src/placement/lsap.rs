@@ -19,12 +19,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lrs_core::model::Tier;
-
-use crate::placement::cluster::{Cluster, Locality, NodeId, TaskId};
+use crate::placement::cluster::{Cluster, Locality, NodeId, RackId, TaskId};
 use crate::placement::groups::Groups;
 use crate::placement::input::Kind;
-use crate::placement::solver::{MOST, needed, prices, solve};
+use crate::placement::resources::Resources;
+use crate::placement::solver::{Answer, Costs, MOST_STEPS, needed, prices};
+use crate::placement::task::Task;
 use crate::placement::turn::{Policy, Reason, Turn, Weight};
 
 /// The policy.
@@ -74,35 +74,47 @@ impl Lsap {
 impl Policy for Lsap {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
         let problem = Problem::of(*self, turn.cluster(), nodes);
-        problem.left_out.iter().for_each(|what| turn.warn(what.clone()));
-        for (row, slot) in problem.solve().into_iter().enumerate() {
-            let Some(column) = slot else { continue };
+        let answer = problem.solve(turn.most_steps());
+        if answer.hasty > 0 {
+            turn.warn(format!(
+                "the solver was stopped with {} of {} tasks left, which took what was free: the sum of costs is {:.6}, and no \
+                 plan with as many starts has less than {:.6}",
+                answer.hasty,
+                problem.tasks.len(),
+                answer.cost,
+                answer.bound,
+            ));
+        }
+        for (row, column) in answer.columns.into_iter().enumerate() {
+            let Some(column) = column else { continue };
             let node = problem.free[column];
             let Some(tier) = turn.cluster()[node].next_free() else { continue };
-            let own = problem.costs.at(row, column).unwrap_or(f64::INFINITY);
-            turn.start(problem.costs.tasks[row], node, tier, Reason::LeastCost(own));
+            let own = problem.at(turn.cluster(), row, column);
+            turn.start(problem.tasks[row], node, tier, Reason::LeastCost(own));
         }
     }
 
     fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
         let problem = Problem::of(*self, cluster, nodes);
-        let (free, costs) = (&problem.free, &problem.costs);
+        let free = &problem.free;
         let tasks: Vec<TaskId> = waiting(cluster).collect();
         let of_groups = self.of_groups(cluster, &tasks, free);
-        let found = problem.solve();
+        let answer = problem.solve(MOST_STEPS);
+        let started = answer.columns.iter().enumerate();
         let started: Vec<(usize, usize)> =
-            found.iter().enumerate().filter_map(|(row, node)| Some((row, (*node)?))).collect();
-        let starts: BTreeSet<TaskId> = started.iter().map(|(row, _)| costs.tasks[*row]).collect();
+            started.filter_map(|(row, node)| Some((row, (*node)?))).collect();
+        // What the prices take is each of these with each node, more than once.
+        let is_small = tasks.len().saturating_mul(free.len()) <= MOST_PRICED;
+        let starts: BTreeSet<TaskId> = started.iter().map(|(row, _)| problem.tasks[*row]).collect();
         let mut least = vec![f64::INFINITY; free.len()];
-        for (of_group, other) in of_groups.iter().zip(&tasks) {
+        for (of_group, other) in of_groups.iter().zip(&tasks).filter(|_| is_small) {
             for (node, least) in free.iter().zip(&mut least).filter(|_| !starts.contains(other)) {
                 *least = least.min(of_group + self.of_moving(cluster, *other, *node));
             }
         }
         let taken: Vec<usize> = started.iter().map(|(_, node)| *node).collect();
-        let prices = prices(&taken, &least, |row, node| {
-            costs.at(started[row].0, node).unwrap_or(f64::INFINITY)
-        });
+        let cost = |row: usize, node| problem.at(cluster, started[row].0, node);
+        let prices = is_small.then(|| prices(&taken, &least, cost)).unwrap_or_default();
         let prices: BTreeMap<NodeId, f64> = free.iter().copied().zip(prices).collect();
         let own = tasks.iter().position(|other| *other == task).map_or(0.0, |at| of_groups[at]);
         let weight = |node: &NodeId| {
@@ -113,53 +125,155 @@ impl Policy for Lsap {
     }
 }
 
+/// Most pairs of a task and a node for which prices are shown.
+const MOST_PRICED: usize = 10_000_000;
+
+/// Most pairs of a task and a node that are all compared, to leave out tasks that no best assignment needs.
+const MOST_COMPARED: usize = 1_000_000;
+
 /// The tasks and slots that are compared.
 struct Problem {
-    /// The nodes with a free slot.
+    policy: Lsap,
+    /// The nodes with a free slot: the columns.
     free: Vec<NodeId>,
+    /// The rows, with what each costs its group.
+    tasks: Vec<TaskId>,
+    of_groups: Vec<f64>,
     costs: Costs,
-    /// A column for each slot: the index of its node.
-    slots: Vec<usize>,
-    /// What is not compared.
-    left_out: Option<String>,
 }
 
 impl Problem {
     fn of(policy: Lsap, cluster: &Cluster, nodes: &[NodeId]) -> Problem {
         let free: Vec<NodeId> =
             nodes.iter().copied().filter(|node| cluster[*node].next_free().is_some()).collect();
-        let all = waiting(cluster).count();
-        // As many as can be compared with each free node in the time that the largest matrix takes.
-        let mut kept = all.min((MOST * MOST / free.len().max(1)).max(MOST));
-        let tasks: Vec<TaskId> = waiting(cluster).take(kept).collect();
-        let mut slots = free_slots(cluster, &free, tasks.len());
-        let free_slots = slots.len();
-        let mut costs = Costs::new(policy, cluster, tasks, &free, slots.len());
-        if costs.tasks.len() > MOST {
-            costs.tasks.truncate(MOST);
-            kept = MOST;
+        let mut tasks: Vec<TaskId> = Vec::new();
+        if !free.is_empty() {
+            tasks.extend(waiting(cluster));
         }
-        // Columns that no row needs are left out by the solver.
-        if costs.tasks.len() == MOST {
-            slots.truncate(MOST);
+        let most = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+        let slots: Vec<u32> = free.iter().map(|node| cluster[*node].all_free().min(most)).collect();
+        let mut of_groups = policy.of_groups(cluster, &tasks, &free);
+        if tasks.len().saturating_mul(free.len()) <= MOST_COMPARED {
+            let all = slots.iter().map(|slots| *slots as usize).sum();
+            let rows = needed(tasks.len(), free.len(), all, |row, column| {
+                of_groups[row] + policy.of_moving(cluster, tasks[row], free[column])
+            });
+            (tasks, of_groups) = rows.iter().map(|row| (tasks[*row], of_groups[*row])).unzip();
         }
-        let left_out = (kept < all || slots.len() < free_slots).then(|| {
-            let slots = slots.len();
-            format!(
-                "{kept} of {all} waiting tasks and {slots} of {free_slots} free slots were compared; \
-                 more are beyond the solver, and the best of all may be another assignment"
-            )
-        });
-        Problem { free, costs, slots, left_out }
+        let shape = Shape::of(policy, cluster, &free);
+        let mut costs = Costs::new(slots, shape.sets.clone());
+        for (task, of_group) in tasks.iter().zip(&of_groups) {
+            shape.add(&mut costs, *task, *of_group);
+        }
+        Problem { policy, free, tasks, of_groups, costs }
     }
 
-    /// The index of the node of each task, at the least sum.
-    fn solve(&self) -> Vec<Option<usize>> {
-        let cost = |row: usize, slot: usize| self.costs.at(row, self.slots[slot]);
-        let solved = solve(self.costs.tasks.len(), self.slots.len(), cost);
+    fn solve(&self, most_steps: u64) -> Answer {
         // The costs are finite and not negative, because sizes, bandwidths and weights are checked.
-        let found = solved.unwrap_or_default().into_iter();
-        found.map(|slot| slot.map(|slot| self.slots[slot])).collect()
+        self.costs.solve(None, most_steps).unwrap_or_default()
+    }
+
+    /// What a task costs on a node; infinite where it cannot run.
+    fn at(&self, cluster: &Cluster, row: usize, column: usize) -> f64 {
+        self.of_groups[row] + self.policy.of_moving(cluster, self.tasks[row], self.free[column])
+    }
+}
+
+/// The nodes of a rack that have the same capacity cost a task the same, but for those with its input and pairs with a bandwidth
+/// of their own; so do all that are in no rack with its input.
+struct Shape<'a> {
+    policy: Lsap,
+    cluster: &'a Cluster,
+    free: &'a [NodeId],
+    /// The column of each node that is free.
+    columns: BTreeMap<NodeId, usize>,
+    /// Each capacity that there is, with the set of all nodes that have it.
+    capacities: Vec<(Option<Resources>, usize)>,
+    /// The nodes of a rack with a capacity.
+    racks: BTreeMap<(RackId, usize), usize>,
+    /// All sets: columns.
+    sets: Vec<Vec<usize>>,
+}
+
+impl<'a> Shape<'a> {
+    fn of(policy: Lsap, cluster: &'a Cluster, free: &'a [NodeId]) -> Shape<'a> {
+        let columns = free.iter().enumerate().map(|(column, node)| (*node, column)).collect();
+        let (capacities, racks, sets) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let mut shape = Shape { policy, cluster, free, columns, capacities, racks, sets };
+        let mut found: BTreeMap<[u64; 4], usize> = BTreeMap::new();
+        for (column, node) in free.iter().enumerate() {
+            let capacity = cluster[*node].capacity;
+            let [cpus, memory, disk] =
+                capacity.unwrap_or_default().fields().map(|(_, amount)| amount.to_bits());
+            let key = [u64::from(capacity.is_some()), cpus, memory, disk];
+            let next = shape.capacities.len();
+            let class = *found.entry(key).or_insert(next);
+            if class == next {
+                shape.capacities.push((capacity, shape.sets.len()));
+                shape.sets.push(Vec::new());
+            }
+            let all = shape.capacities[class].1;
+            shape.sets[all].push(column);
+            let next = shape.sets.len();
+            let of_rack = *shape.racks.entry((cluster[*node].rack, class)).or_insert(next);
+            if of_rack == next {
+                shape.sets.push(Vec::new());
+            }
+            shape.sets[of_rack].push(column);
+        }
+        shape
+    }
+
+    /// What a task costs: on the nodes that are a case of their own, in the racks with its input, and anywhere.
+    fn add(&self, costs: &mut Costs, task: TaskId, of_group: f64) {
+        let (cluster, policy) = (self.cluster, self.policy);
+        let Task { replicas, demand, bytes, .. } = &cluster[task];
+        let may = |capacity: &Option<Resources>| capacity.is_none_or(|room| demand.fits(&room));
+        let classes = || (0..self.capacities.len()).filter(|class| may(&self.capacities[*class].0));
+        let network = cluster.network.as_ref().filter(|_| !matches!(policy, Lsap::Uniform));
+        let alpha = if let Lsap::Fair { alpha, .. } = policy { alpha } else { 1.0 };
+        let moved = |rate: Option<f64>| {
+            let cost = match rate {
+                _ if replicas.is_empty() => 0.0,
+                Some(rate) => alpha * (*bytes as f64 / rate),
+                None => alpha,
+            };
+            of_group + cost
+        };
+        let mut racks: Vec<RackId> = replicas.iter().map(|node| cluster[*node].rack).collect();
+        racks.sort_unstable();
+        racks.dedup();
+        let (mut own, mut shared) = (replicas.clone(), Vec::new());
+        let rates = network.map(|network| (network.within_rack, network.between_racks));
+        for class in classes() {
+            shared.push((self.capacities[class].1, moved(rates.map(|(_, between)| between))));
+            for rack in &racks {
+                let Some(set) = self.racks.get(&(*rack, class)).copied() else { continue };
+                match rates {
+                    Some((within, between)) if within > between => {
+                        shared.push((set, moved(Some(within))));
+                    }
+                    // Nearer than anywhere is what the sets can say.
+                    Some((within, between)) if within < between => {
+                        own.extend(self.sets[set].iter().map(|column| self.free[*column]));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let pairs = cluster.network.iter().flat_map(|network| {
+            let of = |from: &NodeId| {
+                network.pairs.range((*from, NodeId(0))..=(*from, NodeId(usize::MAX)))
+            };
+            replicas.iter().flat_map(of).map(|((_, to), _)| *to)
+        });
+        own.extend(pairs);
+        let own = own.into_iter().filter_map(|node| {
+            let column = *self.columns.get(&node)?;
+            let cost = of_group + policy.of_moving(cluster, task, node);
+            Some((column, Some(cost).filter(|cost| cost.is_finite())))
+        });
+        costs.add(own, shared);
     }
 }
 
@@ -169,51 +283,6 @@ fn waiting(cluster: &Cluster) -> impl Iterator<Item = TaskId> {
         let job = &cluster[job];
         job.waiting(Kind::Map).iter().chain(job.waiting(Kind::Reduce).iter())
     })
-}
-
-/// A column for each free slot: the index of its node in `nodes`. No node needs more than `tasks`.
-fn free_slots(cluster: &Cluster, nodes: &[NodeId], tasks: usize) -> Vec<usize> {
-    let of = |(index, node): (usize, &NodeId)| {
-        let free = cluster[*node].free(Tier::Active) + cluster[*node].free(Tier::Passive);
-        std::iter::repeat_n(index, tasks.min(free as usize))
-    };
-    nodes.iter().enumerate().flat_map(of).collect()
-}
-
-/// What each task costs on each node.
-struct Costs {
-    tasks: Vec<TaskId>,
-    nodes: usize,
-    /// Infinite where the task cannot run.
-    fields: Vec<f64>,
-}
-
-impl Costs {
-    /// Of the tasks only those that a best assignment to so many slots can need.
-    fn new(
-        policy: Lsap,
-        cluster: &Cluster,
-        tasks: Vec<TaskId>,
-        nodes: &[NodeId],
-        slots: usize,
-    ) -> Costs {
-        let of_groups = policy.of_groups(cluster, &tasks, nodes);
-        let cost = |row: usize, column: usize| {
-            of_groups[row] + policy.of_moving(cluster, tasks[row], nodes[column])
-        };
-        let rows = needed(tasks.len(), nodes.len(), slots, cost);
-        let mut fields = Vec::with_capacity(rows.len().saturating_mul(nodes.len()));
-        for row in &rows {
-            fields.extend((0..nodes.len()).map(|column| cost(*row, column)));
-        }
-        let tasks = rows.into_iter().map(|row| tasks[row]).collect();
-        Costs { tasks, nodes: nodes.len(), fields }
-    }
-
-    /// None: the task cannot run there.
-    fn at(&self, row: usize, node: usize) -> Option<f64> {
-        Some(self.fields[row * self.nodes + node]).filter(|cost| cost.is_finite())
-    }
 }
 
 /// What each task costs its group.
@@ -240,4 +309,71 @@ fn fairness(cluster: &Cluster, tasks: &[TaskId], nodes: &[NodeId], beta: f64) ->
         }
     }
     costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::check::parse;
+
+    /// Racks, three sizes of nodes, pairs that differ or are cut, bandwidths in a rack above and below those between racks.
+    fn cluster(rng: &mut fastrand::Rng) -> Cluster {
+        let some = |rng: &mut fastrand::Rng, count: u32| {
+            let count_of = rng.usize(0..4);
+            let names = rng.choose_multiple(0..8, count_of).into_iter();
+            let names: Vec<String> = names.map(|node: u32| format!("\"n{node}\"")).collect();
+            let (cpus, bytes) = (rng.u32(0..4), rng.u32(0..9));
+            format!(
+                r#"{{"name": "{count}", "bytes": {bytes}, "replicas": [{}], "demand": {{"cpus": {cpus}}}}}"#,
+                names.join(",")
+            )
+        };
+        let node = |node: u32| {
+            let (rack, slots, cpus) = (node % 3, node % 2 + 1, node % 4 + 1);
+            let room = if cpus == 4 {
+                String::new()
+            } else {
+                format!(r#", "capacity": {{"cpus": {cpus}}}"#)
+            };
+            format!(
+                r#"{{"name": "n{node}", "rack": "{rack}", "slots": {{"active": {slots}}}{room}}}"#
+            )
+        };
+        let mut pairs = Vec::new();
+        for (from, to) in [(0, 1), (1, 2), (2, 7), (4, 3)] {
+            let rate = ["null", "1", "100", "100"][rng.usize(0..4)];
+            pairs.push(format!(r#"{{"from": "n{from}", "to": "n{to}", "bytes_per_sec": {rate}}}"#));
+        }
+        let tasks: Vec<String> = (0..12).map(|count| some(rng, count)).collect();
+        let nodes: Vec<String> = (0..8).map(node).collect();
+        let (within, between) = [(10, 2), (2, 10), (3, 3)][rng.usize(0..3)];
+        let text = format!(
+            r#"{{"nodes": [{}], "groups": [{{"name": "g", "weight": 1}}],
+                "network": {{"within_rack_bytes_per_sec": {within}, "between_racks_bytes_per_sec": {between}, "pairs": [{}]}},
+                "jobs": [{{"name": "j", "group": "g", "tasks": [{}]}}]}}"#,
+            nodes.join(","),
+            pairs.join(","),
+            tasks.join(",")
+        );
+        parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn racks_and_exceptions_say_what_each_pair_costs() {
+        let mut rng = fastrand::Rng::with_seed(21);
+        for round in 0..500 {
+            let cluster = cluster(&mut rng);
+            let nodes: Vec<NodeId> = cluster.nodes().collect();
+            for policy in [Lsap::Uniform, Lsap::Seconds, Lsap::FAIR] {
+                let problem = Problem::of(policy, &cluster, &nodes);
+                for row in 0..problem.tasks.len() {
+                    for column in 0..problem.free.len() {
+                        let (sparse, pair) =
+                            (problem.costs.at(row, column), problem.at(&cluster, row, column));
+                        assert_eq!(sparse, pair, "{round}: {policy:?} {row} {column}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -200,10 +200,7 @@ fn ten_thousand_tasks_in_one_call() {
     let jobs = vec![JobInput { tasks, computing_rate: Some(0.5), ..job("j", 0, &[]) }];
     let nodes = (0..1000).map(node).collect();
     let cluster = check(ClusterInput { nodes, jobs, ..ClusterInput::default() }).unwrap();
-    // lsap takes 20 s of this in a debug build
-    for entry in
-        POLICIES.iter().filter(|entry| entry.needs.is_empty() && entry.name != "lsap-uniform")
-    {
+    for entry in POLICIES.iter().filter(|entry| entry.needs.is_empty()) {
         let summary = planned(entry.name, &cluster).summary;
         assert_eq!((summary.assigned, summary.waiting), (8000, 2000), "{}", entry.name);
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 pub use crate::placement::passed::PassedOver;
+use crate::placement::solver::MOST_STEPS;
 
 /// A policy: decides which waiting tasks start on which free slots.
 ///
@@ -69,6 +70,7 @@ pub struct Weight {
 pub struct Turn<'a> {
     cluster: &'a mut Cluster,
     now: Duration,
+    most_steps: u64,
     /// What has started, in order.
     pub(crate) choices: Vec<Choice>,
     /// Why jobs wait although slots are free.
@@ -81,7 +83,17 @@ impl<'a> Turn<'a> {
     /// A turn at `now`, on the clock of the jobs' arrivals.
     pub fn new(cluster: &'a mut Cluster, now: Duration) -> Turn<'a> {
         let (choices, held, warnings) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        Turn { cluster, now, choices, held, warnings }
+        Turn { cluster, now, most_steps: MOST_STEPS, choices, held, warnings }
+    }
+
+    /// Allows a solver so many steps each time, instead of [`MOST_STEPS`]; some ten million are a second.
+    pub fn with_most_steps(self, most_steps: u64) -> Turn<'a> {
+        Turn { most_steps, ..self }
+    }
+
+    /// How many steps a solver may take: not seconds, so that the same cluster has the same plan.
+    pub fn most_steps(&self) -> u64 {
+        self.most_steps
     }
 
     /// The cluster, with what has started so far.
