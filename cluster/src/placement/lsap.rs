@@ -114,7 +114,7 @@ impl Policy for Lsap {
         }
         let taken: Vec<usize> = started.iter().map(|(_, node)| *node).collect();
         let cost = |row: usize, node| problem.at(cluster, started[row].0, node);
-        let prices = is_small.then(|| prices(&taken, &least, cost)).unwrap_or_default();
+        let prices = if is_small { prices(&taken, &least, cost) } else { Vec::new() };
         let prices: BTreeMap<NodeId, f64> = free.iter().copied().zip(prices).collect();
         let own = tasks.iter().position(|other| *other == task).map_or(0.0, |at| of_groups[at]);
         let weight = |node: &NodeId| {
