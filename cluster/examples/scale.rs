@@ -82,7 +82,9 @@ fn ask(cluster: &mut Cluster, policy: &mut dyn Policy, nodes: &[NodeId], at: Dur
     loop {
         let mut turn = Turn::new(cluster, at);
         policy.assign(nodes, &mut turn);
-        match turn.into_choices().len() {
+        let (choices, warnings) = turn.into_outcome();
+        warnings.iter().for_each(|warning| println!("warning: {warning}"));
+        match choices.len() {
             0 => return starts,
             more => starts += more,
         }

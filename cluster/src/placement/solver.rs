@@ -35,8 +35,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::{Bound, Range};
 
-/// Steps of a search that are allowed unless the caller says otherwise: half a minute or more.
-pub const MOST_STEPS: u64 = 300_000_000;
+/// Steps of a search that are allowed unless the caller says otherwise: about two seconds.
+pub const MOST_STEPS: u64 = 20_000_000;
 
 /// The dearest cost is below two to this, as a whole number.
 const BITS: i32 = 76;
