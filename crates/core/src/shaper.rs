@@ -18,6 +18,7 @@
 
 mod bound;
 mod cycle;
+mod drift;
 mod facts;
 mod freezing;
 mod lane;

@@ -8,9 +8,8 @@
 //! ```
 //!
 //! The durable steps are in docs/architecture.md, "The life of a task". An attach that fails leaves
-//! nothing; a release that fails leaves the task as it was. A task with weights or a place
-//! that others keep changing is put right a few times a minute ([`CONTEST_REPAIRS`]) and left
-//! alone from then on.
+//! nothing; a release that fails leaves the task as it was. What others
+//! do to a task's place and weights is in `drift.rs`.
 //!
 //! A release stores the record as `releasing`, then the placing thread moves the processes to where
 //! they came from (in place: writes back the values found), then `released`, then the record goes. A
@@ -20,7 +19,7 @@
 //! Limits. A weight that could not be written is not in here: the executor finds it when it
 //! compares, and the next comparison tries again.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::{Shaper, insert_labels};
 use crate::event::{COMMAND, EventKind};
@@ -30,10 +29,9 @@ use crate::model::{Labels, Priority, Standing, TaskId};
 use crate::restore::Due;
 use crate::sample::TaskSample;
 use crate::slots::Seat;
-use crate::step::{FoundAgain, Job, Last, NotMoved, Ready, Record, Whither};
+use crate::step::{FoundAgain, Job, Last, Ready, Record};
 use crate::task::{
-    Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Halt, Hold, Kin, Life, Origin,
-    Task,
+    Attaching, Attachment, Booked, GroupRecord, Halt, Hold, Kin, Life, Origin, Task,
 };
 use crate::units::{Moment, Share};
 
@@ -408,7 +406,7 @@ impl Shaper {
     }
 
     /// A task of LRS's own that others froze or stopped was not moved.
-    fn leaves_halted(&mut self, task: &Task, now: Moment) {
+    pub(super) fn leaves_halted(&mut self, task: &Task, now: Moment) {
         let (Some(halt), Some(group)) = (task.halted, &task.group) else { return };
         if group.attachment != Attachment::Own {
             return;
@@ -428,7 +426,7 @@ impl Shaper {
 
     /// The end of a release: the history has it, and what the task has of others is given back, unless
     /// it is contested.
-    fn finish_release(&mut self, task: Box<Task>, now: Moment) {
+    pub(super) fn finish_release(&mut self, task: Box<Task>, now: Moment) {
         if let Some(key) = task.job_key() {
             self.jobs.left(key);
         }
@@ -440,198 +438,6 @@ impl Shaper {
         let leave_alone = task.who.found.is_some() && !task.main_exited;
         self.step.jobs.push(Job::Remove { task, leave_alone });
         self.rearrange(now);
-    }
-
-    /// The main process is not in its group any more: back with it, within bounds. `limit`: the
-    /// limit that a move would lift it out of. `occupied`: others are left in the group.
-    pub(crate) fn outside(
-        &mut self,
-        id: TaskId,
-        found_in: &str,
-        limit: Option<&str>,
-        occupied: bool,
-        now: Moment,
-    ) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Life::Placed(hold) = task.life else { return };
-        let (Some(process), Some(group)) = (task.who.process, &task.group) else { return };
-        if hold == Hold::MovingBack || hold == Hold::Contested && occupied {
-            return;
-        }
-        let mut inputs = Map::new();
-        inputs.insert("cgroup".into(), json!(group.path));
-        inputs.insert("found_in".into(), json!(found_in));
-        let outside = format!("process {} was moved out of the task's cgroup", process.pid);
-        if group.attachment == Attachment::InPlace || task.note_repair(now.boot) {
-            return self.give_way(id, &format!("{outside} by others"), inputs, occupied, now);
-        }
-        if let Some(limit) = limit {
-            let why = format!("{outside} and stays there: {limit}");
-            return self.give_way(id, &why, inputs, occupied, now);
-        }
-        task.life = Life::Placed(Hold::MovingBack);
-        self.step.jobs.push(Job::Reattach(id));
-        let reason = format!("{outside}; moving it back");
-        self.note(EventKind::Drift, Some(id), reason, inputs, now);
-    }
-
-    /// Its main process went into a group that was made after the task's: it was the task's own doing,
-    /// or another program made that group for it (`systemd-run --scope`, a container). It is left there.
-    pub(crate) fn went_elsewhere(&mut self, id: TaskId, to: &str, whither: Whither, now: Moment) {
-        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_placed()) else { return };
-        let (Some(process), Some(group)) = (task.who.process, &task.group) else { return };
-        match whither {
-            Whither::Partly => {
-                if std::mem::replace(&mut task.main_exited, true) {
-                    return;
-                }
-                let mut inputs = Map::new();
-                inputs.insert("cgroup".into(), json!(group.path));
-                inputs.insert("found_in".into(), json!(to));
-                let reason = format!(
-                    "process {} went into a group made after the task's and is left there; the \
-                     task is what is left in its own",
-                    process.pid
-                );
-                self.note(EventKind::Drift, Some(id), reason, inputs, now);
-            }
-            Whither::InPlace => {
-                // As one that observe mode booked: the executor attaches it next.
-                let booked = GroupRecord {
-                    attachment: Attachment::None,
-                    path: to.to_owned(),
-                    ..group.clone()
-                };
-                task.group = Some(booked);
-                task.life = Life::Placed(Hold::Kept);
-            }
-            Whither::Away => task.left_for = Some(to.to_owned()),
-        }
-    }
-
-    /// How a move back went.
-    pub(crate) fn reattached(&mut self, id: TaskId, result: Result<(), NotMoved>, now: Moment) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        if let Life::Placed(hold) | Life::Releasing(hold) = &mut task.life
-            && *hold == Hold::MovingBack
-        {
-            *hold = Hold::Kept;
-        }
-        match result {
-            Ok(()) => task.repaired += 1,
-            // Its pidfd says so in a moment.
-            Err(NotMoved::Ending) => {}
-            // It is another owner's by now; there is nothing to fight for.
-            Err(NotMoved::Denied { reason, occupied }) => {
-                let why = format!("its processes were not moved back: {reason}");
-                self.give_way(id, &why, Map::new(), occupied, now);
-            }
-            Err(NotMoved::Failed(reason)) => {
-                let reason = format!("its processes were not moved back: {reason}");
-                self.note(EventKind::Drift, Some(id), reason, Map::new(), now);
-            }
-        }
-    }
-
-    /// The main process stays outside of the task's cgroup: the task is what is left inside, and
-    /// over without that.
-    fn give_way(
-        &mut self,
-        id: TaskId,
-        why: &str,
-        inputs: Map<String, Value>,
-        occupied: bool,
-        now: Moment,
-    ) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        if !task.is_placed() {
-            return;
-        }
-        task.life = Life::Placed(Hold::Contested);
-        let in_place = task.attachment() == Attachment::InPlace;
-        let rest = if occupied { "what is left in it" } else { "nothing any more" };
-        let reason = format!("{why}; the task is {rest}");
-        self.note(EventKind::Contested, Some(id), reason, inputs, now);
-        if occupied {
-            return;
-        }
-        if !in_place {
-            // Processes may be left inside; they are given back like those of any release.
-            return self.release(id, now);
-        }
-        if let Some(task) = self.remove_task(id) {
-            self.finish_release(task, now);
-        }
-    }
-
-    /// Others than its owner's are in the group of a task in place: it gets its weights back, and
-    /// is no task any more.
-    pub(crate) fn entered(&mut self, id: TaskId, error: &str, now: Moment) {
-        if !self.task(id).is_some_and(Task::is_placed) {
-            return;
-        }
-        let reason = format!("the cgroup is left alone from now on: {error}");
-        self.note(EventKind::Contested, Some(id), reason, Map::new(), now);
-        if let Some(task) = self.remove_task(id) {
-            self.finish_release(task, now);
-        }
-    }
-
-    /// Weights of the task are not what LRS wrote. `fits`: what its owner wants gives it its tier
-    /// all the same.
-    pub(crate) fn drifted(&mut self, id: TaskId, found: Vec<String>, fits: bool, now: Moment) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        if !task.is_placed() || task.is_contested() || found.is_empty() {
-            return;
-        }
-        if fits {
-            let reason =
-                format!("{}; what its owner wrote fits the tier and is kept", found.join("; "));
-            return self.note_drift(id, EventKind::Drift, reason, &found, now);
-        }
-        if task.note_repair(now.boot) {
-            let reason = format!(
-                "{}; repaired {CONTEST_REPAIRS} times within a minute, left alone from now on",
-                found.join("; ")
-            );
-            return self.note_drift(id, EventKind::Contested, reason, &found, now);
-        }
-        self.step.jobs.push(Job::Repair { task: id, found });
-    }
-
-    /// How a repair went.
-    pub(crate) fn repaired(
-        &mut self,
-        id: TaskId,
-        found: &[String],
-        result: Result<(), String>,
-        now: Moment,
-    ) {
-        let outcome = match result {
-            Ok(()) => "repaired".to_owned(),
-            Err(ref error) => format!("not repaired: {error}"),
-        };
-        if let (Some(task), Ok(())) = (self.tasks.get_mut(&id), result) {
-            task.repaired += 1;
-        }
-        let reason = format!("{}; {outcome}", found.join("; "));
-        self.note_drift(id, EventKind::Drift, reason, found, now);
-    }
-
-    fn note_drift(
-        &mut self,
-        id: TaskId,
-        kind: EventKind,
-        reason: String,
-        found: &[String],
-        now: Moment,
-    ) {
-        let Some(task) = self.tasks.get(&id) else { return };
-        let mut inputs = Map::new();
-        inputs.insert("cgroup".into(), json!(task.group.as_ref().map(|group| &group.path)));
-        inputs.insert("found".into(), json!(found));
-        inputs.insert("repairs".into(), json!(task.repairs.len()));
-        self.note(kind, Some(id), reason, inputs, now);
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::{Labels, ReservationId};
 use crate::state::{Lease, Need, Policy, Request, Restored};
-use crate::step::{Answer, Input, Step, Ticket};
+use crate::step::{Answer, Input, Step, Ticket, Whither};
 use crate::task::Who;
 use crate::task::{Finder, FoundRecord};
 use crate::unit::{UnitRecord, Weights};
