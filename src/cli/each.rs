@@ -227,7 +227,7 @@ impl Batch<'_> {
     fn unless_broken(&mut self, result: std::io::Result<()>) {
         if let Err(error) = result {
             self.name(&format!("after {} arguments: {error}", self.started));
-            self.waits = None;
+            self.stop_asking();
         }
     }
 
@@ -303,6 +303,12 @@ impl Batch<'_> {
         }
     }
 
+    /// Requests that wait give up. Who has a slot by now is heard first, so that its end is a command's.
+    fn stop_asking(&mut self) {
+        self.hear();
+        self.waits = None;
+    }
+
     fn reap(&mut self) {
         // The words of those that ended came before their ends.
         self.hear();
@@ -349,7 +355,7 @@ impl Batch<'_> {
         let Some(log) = &mut self.log else { return };
         if let Err(error) = log.add(line.index, (since, clock::now().wall), status, &command) {
             self.name(&format!("--joblog cannot be written: {error}"));
-            self.waits = None;
+            self.stop_asking();
         }
     }
 
@@ -359,7 +365,7 @@ impl Batch<'_> {
         self.name(&format!("{} {}: {how}", line.index, printable(&shown)));
         if !self.args.keep_going {
             // Who waits gives up; who runs goes on to its end.
-            self.waits = None;
+            self.stop_asking();
         }
     }
 
@@ -375,7 +381,7 @@ impl Batch<'_> {
         with: Signal,
         ends: &mut tokio::signal::unix::Signal,
     ) -> Result<(), Failure> {
-        self.waits = None;
+        self.stop_asking();
         self.interrupted = true;
         if !self.args.leave {
             for running in &self.running {
