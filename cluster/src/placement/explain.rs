@@ -8,7 +8,8 @@
 //! where others need the slot more.
 //!
 //! Limits: the policy is asked anew, so this takes as long as a plan and, with prices, as long again. `dla` has
-//! no prices: it solves for one task a node, again and again. Beyond ten million pairs of a task and a node there are none either. That a job waits on purpose is shown for the job, not for each node.
+//! no prices: it solves for one task a node, again and again. Beyond ten million pairs of a task and a node
+//! there are none either. That a job waits on purpose is shown for the job, not for each node.
 
 use std::cmp::Ordering;
 

@@ -27,9 +27,9 @@
 //! `petgraph` have no sets and look at every edge for each path, and `pathfinding` and `lapjv` are dense: the tests have
 //! `lapjv` to compare with.
 //!
-//! Limits: nodes are one class in the order of prices only, so a search visits those of equal price one by one: where most rows
-//! want the same few columns of many, it is stopped. A row that is forbidden, or costs more, on a column of a set that it has is searched for by itself, so many
-//! such rows take long.
+//! Limits. A search visits columns of equal price one by one, so where most rows want the same few of many columns
+//! it is stopped. A row that is forbidden on a column of one of its sets, or costs more there, is searched for by itself,
+//! so many such rows take long.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -454,7 +454,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// A row takes a free slot where it costs least, if it costs less than to stay without; as long as there are no prices.
+    /// A row takes a free slot where it costs least, if that is less than to stay without. Right only while no column has
+    /// a price.
     fn take_least(&mut self, row: u32) -> bool {
         let (own, sets) = self.costs.spans(row as usize);
         let all = self.own[own].iter().chain(&self.shared[sets]);
