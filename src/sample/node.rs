@@ -117,19 +117,11 @@ fn read_as<T>(
     problems: &mut Vec<String>,
     parse: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Option<T> {
-    match file.read(descriptors, buffer) {
-        Ok(text) => {
-            let value = parse(text);
-            if value.is_none() {
-                problems.push(unreadable(file.path()));
-            }
-            value
-        }
-        Err(error) => {
-            problems.push(format!("cannot read {}: {error}", file.path().display()));
-            None
-        }
-    }
+    let value = match file.read(descriptors, buffer) {
+        Ok(text) => parse(text).ok_or_else(|| unreadable(file.path())),
+        Err(error) => Err(read_problem(file.path(), &error)),
+    };
+    value.map_err(|problem| problems.push(problem)).ok()
 }
 
 /// Reads a file that another kernel version or the root of a hierarchy does not have.
@@ -140,20 +132,12 @@ fn read_where_present<T>(
     problems: &mut Vec<String>,
     parse: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Option<T> {
-    match file.read(descriptors, buffer) {
-        Err(error) if is_gone(&error) => None,
-        Ok(text) => {
-            let value = parse(text);
-            if value.is_none() {
-                problems.push(unreadable(file.path()));
-            }
-            value
-        }
-        Err(error) => {
-            problems.push(format!("cannot read {}: {error}", file.path().display()));
-            None
-        }
-    }
+    let value = match file.read(descriptors, buffer) {
+        Err(error) if is_gone(&error) => return None,
+        Ok(text) => parse(text).ok_or_else(|| unreadable(file.path())),
+        Err(error) => Err(read_problem(file.path(), &error)),
+    };
+    value.map_err(|problem| problems.push(problem)).ok()
 }
 
 /// Which block devices are whole disks, each byte counted once.

@@ -21,12 +21,35 @@ const MOST_PROBLEMS: usize = 16;
 #[derive(Debug)]
 pub struct Sampler {
     settings: Settings,
-    descriptors: Descriptors,
+    files: Files,
     node: NodeReader,
     tasks: BTreeMap<TaskId, TaskReader>,
     parents: Parents,
+}
+
+/// What all readers of tasks share.
+#[derive(Debug)]
+struct Files {
+    descriptors: Descriptors,
     buffer: Vec<u8>,
     reported: ReportedFiles,
+}
+
+impl Files {
+    fn context<'c>(
+        &'c mut self,
+        settings: &'c Settings,
+        problems: &'c mut Vec<String>,
+    ) -> Context<'c> {
+        Context {
+            proc: &settings.proc,
+            page_size: settings.page_size,
+            descriptors: &self.descriptors,
+            buffer: &mut self.buffer,
+            problems,
+            reported: &mut self.reported,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -43,13 +66,16 @@ impl Sampler {
         if let Err(source) = read_once(&path, &mut buffer) {
             return Err(SampleError::NoProc { path, source });
         }
-        Ok(Sampler {
+        let files = Files {
             descriptors: Descriptors::new(settings.kept_files),
+            buffer,
+            reported: ReportedFiles::default(),
+        };
+        Ok(Sampler {
+            files,
             node: NodeReader::new(&settings),
             tasks: BTreeMap::new(),
             parents: Parents::default(),
-            buffer,
-            reported: ReportedFiles::default(),
             settings,
         })
     }
@@ -83,7 +109,7 @@ impl Sampler {
 
     /// Files kept open and the most there may be, for status and doctor.
     pub fn kept_files(&self) -> (u64, u64) {
-        (self.descriptors.kept(), self.descriptors.budget())
+        (self.files.descriptors.kept(), self.files.descriptors.budget())
     }
 
     /// The whole disks of the node, as of the last reading; none: there are none, or they cannot be
@@ -94,7 +120,7 @@ impl Sampler {
 
     /// The budget behind them, for other files that are read every cycle.
     pub fn descriptors(&self) -> Descriptors {
-        self.descriptors.clone()
+        self.files.descriptors.clone()
     }
 
     /// One reading. `now` is taken by the caller just before; `look_at`, ascending, are the
@@ -112,21 +138,14 @@ impl Sampler {
 
     fn read_all(&mut self, now: BootTime, due: Option<&[TaskId]>, look_at: &[TaskId]) -> Sample {
         let mut node = NodeSample::default();
-        self.node.read(&mut node, &self.descriptors, &mut self.buffer);
+        self.node.read(&mut node, &self.files.descriptors, &mut self.files.buffer);
         let mut problems = std::mem::take(&mut node.problems);
         let trees = self.tasks.values().any(|reader| matches!(reader, TaskReader::Tree(_)));
         let table = trees.then(|| ProcessTable::read(&self.settings.proc, &mut problems));
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for (&id, reader) in &mut self.tasks {
             let before = problems.len();
-            let mut context = Context {
-                proc: &self.settings.proc,
-                page_size: self.settings.page_size,
-                descriptors: &self.descriptors,
-                buffer: &mut self.buffer,
-                problems: &mut problems,
-                reported: &mut self.reported,
-            };
+            let mut context = self.files.context(&self.settings, &mut problems);
             let sample = match (&mut *reader, &table) {
                 (TaskReader::Group(group), _) => {
                     let due = due.is_none_or(|due| due.binary_search(&id).is_ok());
@@ -147,14 +166,7 @@ impl Sampler {
                 *problem = format!("task {id}: {problem}");
             }
         }
-        node.parents = self.parents.read(&mut Context {
-            proc: &self.settings.proc,
-            page_size: self.settings.page_size,
-            descriptors: &self.descriptors,
-            buffer: &mut self.buffer,
-            problems: &mut problems,
-            reported: &mut self.reported,
-        });
+        node.parents = self.parents.read(&mut self.files.context(&self.settings, &mut problems));
         if problems.len() > MOST_PROBLEMS {
             let more = problems.len() - MOST_PROBLEMS;
             problems.truncate(MOST_PROBLEMS);
@@ -168,15 +180,8 @@ impl Sampler {
     /// could not be read is left out; the next reading reports why.
     pub fn read_ahead(&mut self) -> (NodeSample, Vec<Bytes>) {
         let mut node = NodeSample::default();
-        self.node.read(&mut node, &self.descriptors, &mut self.buffer);
-        let mut context = Context {
-            proc: &self.settings.proc,
-            page_size: self.settings.page_size,
-            descriptors: &self.descriptors,
-            buffer: &mut self.buffer,
-            problems: &mut node.problems,
-            reported: &mut self.reported,
-        };
+        self.node.read(&mut node, &self.files.descriptors, &mut self.files.buffer);
+        let mut context = self.files.context(&self.settings, &mut node.problems);
         let groups = self.tasks.values().filter_map(|reader| match reader {
             TaskReader::Group(group) => Some(group),
             TaskReader::Tree(_) => None,
@@ -190,14 +195,7 @@ impl Sampler {
     /// reports why.
     pub fn look(&mut self, tasks: &[TaskId]) -> Vec<(TaskId, ThreadLook)> {
         let mut unreported = Vec::new();
-        let mut context = Context {
-            proc: &self.settings.proc,
-            page_size: self.settings.page_size,
-            descriptors: &self.descriptors,
-            buffer: &mut self.buffer,
-            problems: &mut unreported,
-            reported: &mut self.reported,
-        };
+        let mut context = self.files.context(&self.settings, &mut unreported);
         let mut seen = Vec::with_capacity(tasks.len());
         for &id in tasks {
             if let Some(reader) = self.tasks.get_mut(&id)
