@@ -59,7 +59,11 @@ use args::{Cli, Command, ConfigCommand, RunArgs};
 pub fn main() -> ExitCode {
     lrs_host::accounts::without_modules();
     complete::answer();
-    let matches = groups::grouped(Cli::command()).try_get_matches();
+    // Help is grouped only where it is shown: to write it takes longer than to parse what is good.
+    let matches = Cli::command().try_get_matches().or_else(|error| match error.kind() {
+        ErrorKind::DisplayHelp => groups::grouped(Cli::command()).try_get_matches(),
+        _ => Err(error),
+    });
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // clap says so in place of its help where LRS_ENDPOINT is set.
@@ -83,7 +87,8 @@ pub fn main() -> ExitCode {
 /// Carries out one parsed command.
 fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
     let lrsd = &Lrsd { endpoint: cli.endpoint, timeout: cli.timeout };
-    let times = &show::when::Times::new(cli.utc);
+    // Reads the time zones of the node, so `run` does without.
+    let times = || show::when::Times::new(cli.utc);
     let talk = output::Talk { verbose: cli.verbose };
     let mut command = cli.command;
     if let Command::Run(RunArgs { unless_queued: Some(name), slot, .. }) = &mut command {
@@ -91,18 +96,18 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
     }
     match command {
         Command::Status => read::status(lrsd, talk, out),
-        Command::Top(args) => top::top(lrsd, &args, times, out),
+        Command::Top(args) => top::top(lrsd, &args, &times(), out),
         Command::Tasks(args) => read::tasks(lrsd, &args, out),
         Command::Queue(args) => queue::queue(lrsd, &args, out),
         Command::Task { id } if handle::is_queued(&id) => queue::one(lrsd, id, out),
-        Command::Task { id } => read::task(lrsd, id, times, out),
+        Command::Task { id } => read::task(lrsd, id, &times(), out),
         Command::Jobs { suits: true, .. } => read::suits(lrsd, out),
         Command::Jobs { since: None, .. } => read::jobs(lrsd, out),
-        Command::Jobs { since: Some(since), .. } => past::jobs(lrsd, &since, times, out),
-        Command::History(args) => past::history(lrsd, &args, times, out),
-        Command::Plot(args) => plot::plot(lrsd, &args, times, out),
-        Command::Events(args) => events::events(lrsd, &args, times, out),
-        Command::Why { id } => why::why(lrsd, id, times, out),
+        Command::Jobs { since: Some(since), .. } => past::jobs(lrsd, &since, &times(), out),
+        Command::History(args) => past::history(lrsd, &args, &times(), out),
+        Command::Plot(args) => plot::plot(lrsd, &args, &times(), out),
+        Command::Events(args) => events::events(lrsd, &args, &times(), out),
+        Command::Why { id } => why::why(lrsd, id, &times(), out),
         Command::Run(RunArgs { unless_queued: Some(name), .. })
             if manage::is_under_way(lrsd, &name).map_err(Failure::of_run)? =>
         {
@@ -141,7 +146,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         }
         Command::Metrics { openmetrics } => metrics::metrics(lrsd, openmetrics, out),
         Command::Record(args) => record::record(lrsd, &args),
-        Command::Replay(args) => replay::play(&args, times, out),
+        Command::Replay(args) => replay::play(&args, &times(), out),
         Command::Yarn { command } => yarn::execute(&command, lrsd, out),
         Command::Bench { args } => match exec::bench(cli.json, args)? {},
         Command::Demo(args) => lrs_bench::demo(&args, out),
