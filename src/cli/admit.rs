@@ -186,7 +186,7 @@ fn stays(task: &proto::Task, because: &str) -> String {
     )
 }
 
-/// Which labels asked for the task does not have: it was there before, and keeps its own.
+/// Which labels and priority asked for the task does not have: it was there before, and keeps its own.
 fn other_labels(asked: &SlotArgs, task: &proto::Task) -> Option<String> {
     let labels = [
         ("name", &asked.name, &task.name),
@@ -199,6 +199,8 @@ fn other_labels(asked: &SlotArgs, task: &proto::Task) -> Option<String> {
         Some(has) => format!("the {label} {}", printable(has)),
         None => format!("no {label}"),
     });
+    let priority = task.priority.filter(|has| asked.priority.is_some_and(|asked| asked != *has));
+    let others = others.chain(priority.map(|has| format!("the priority {has}")));
     let others = others.collect::<Vec<_>>();
     let id = &task.id;
     (!others.is_empty()).then(|| {

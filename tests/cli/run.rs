@@ -333,14 +333,18 @@ fn a_list_that_a_failure_ends_counts_who_waited_as_given_up() {
 
 #[test]
 fn what_is_a_task_already_keeps_its_labels_and_admit_says_so() {
-    let task = Task { name: Some("first".into()), job: Some("j".into()), ..Task::default() };
+    let (name, job) = (Some("first".into()), Some("j".into()));
+    let task = Task { name, job, priority: Some(3), ..Task::default() };
     let fake = Fake::start(Script { task, ..Script::default() });
-    let ended = fake.run(&["admit", "7", "--name", "first", "--job", "j"]);
+    let ended = fake.run(&["admit", "7", "--name", "first", "--job", "j", "--priority", "3"]);
     assert_eq!((ended.code, &*ended.err), (Some(0), ""), "{ended:?}");
-    let ended = fake.run(&["admit", "7", "--name", "second", "--job", "j", "--kind", "k"]);
+    let ended = fake.run(&["admit", "7", "--name", "second", "--kind", "k", "--priority", "5"]);
     assert_eq!((ended.code, &*ended.out), (Some(0), "t0000000-2\n"), "{ended:?}");
-    for words in ["pid 7: is task t0000000-2 already", "the name first, no kind;", "lrsctl release"]
-    {
+    for words in [
+        "pid 7: is task t0000000-2 already",
+        "the name first, no kind, the priority 3;",
+        "lrsctl release",
+    ] {
         assert!(ended.err.contains(words), "{words}: {ended:?}");
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn load(path: &Path, absent: Absent, trusted: bool) -> Result<Loaded,
     // One that was removed since the directory was read is none.
     for (file, absent) in all.chain(drop_ins.into_iter().map(|file| (file, Absent::IsDefault))) {
         let refused = trusted.then(|| distrust(&file)).flatten();
-        match refused.map_or_else(|| read_text(&file, absent), Err) {
+        match refused.map_or_else(|| read_text(&file, absent, trusted), Err) {
             Ok(text) => texts.extend(text.map(|text| (file, text))),
             Err(fault) => faults.push(*fault),
         }
@@ -172,8 +172,9 @@ fn whole_file(path: &Path, problem: String, remedy: &str) -> Box<Fault> {
     })
 }
 
-/// The text of a file of settings; `None` when it is absent and may be.
-fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, Box<Fault>> {
+/// The text of a file of settings; `None` when it is absent and may be. `trusted`: also a file that came since
+/// the way to it was looked at has to be root's or the daemon's own.
+fn read_text(path: &Path, absent: Absent, trusted: bool) -> Result<Option<String>, Box<Fault>> {
     let whole_file = |problem: String, remedy: &str| whole_file(path, problem, remedy);
     let unreadable = |error: std::io::Error| {
         if let Some(Objection::Kind(kind)) = trust::objection_in(&error) {
@@ -201,7 +202,11 @@ fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, Box<Fault>> 
         }
         Err(error) => return Err(unreadable(error)),
     };
-    let bytes = trust::read_whole(file, MAX_FILE).map_err(unreadable)?;
+    let owned = || Ok(trust::objection(&file.metadata()?, &trust::own()));
+    if trusted && let Some(objection) = owned().map_err(unreadable)? {
+        return Err(whole_file(format!("is not believed: {objection}"), objection.remedy()));
+    }
+    let bytes = trust::read_whole(&file, MAX_FILE).map_err(unreadable)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
@@ -256,5 +261,25 @@ impl std::fmt::Display for Sources {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_came_after_its_way_was_looked_at_is_looked_at_too() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |mode, trusted| {
+            file.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
+            read_text(file.path(), Absent::IsDefault, trusted)
+        };
+        assert_eq!(read(0o666, false).unwrap(), Some(String::new()));
+        assert_eq!(read(0o644, true).unwrap(), Some(String::new()));
+        let fault = read(0o666, true).unwrap_err();
+        assert!(fault.problem.contains("others than its owner may write it"), "{fault:?}");
     }
 }

@@ -19,6 +19,8 @@ use nix::unistd::{Uid, User, geteuid};
 pub struct Trust {
     owners: Vec<u32>,
     node_manager: String,
+    /// The node has an account of that name.
+    is_known: bool,
 }
 
 impl Trust {
@@ -28,12 +30,18 @@ impl Trust {
         let user = User::from_name(node_manager).ok().flatten().map(|user| user.uid);
         let owners = [Some(Uid::from_raw(0)), Some(geteuid()), user];
         let owners = owners.into_iter().flatten().map(Uid::as_raw).collect();
-        Trust { owners, node_manager: node_manager.to_owned() }
+        Trust { owners, node_manager: node_manager.to_owned(), is_known: user.is_some() }
     }
 
     /// Why a file is not believed, and what to do about it.
     pub(crate) fn objection(&self, file: &Metadata) -> Option<String> {
         Some(match lrs_host::trust::objection(file, &self.owners)? {
+            Objection::Owner(uid) if !self.is_known => format!(
+                "it belongs to uid {uid}, not to root, and no account {} is found, the NodeManager's by \
+                 yarn.user (programs of the static archive read /etc/passwd alone); give it to root, or \
+                 correct yarn.user",
+                self.node_manager
+            ),
             Objection::Owner(uid) => format!(
                 "it belongs to uid {uid}, which is neither root nor the NodeManager's user {}; give it \
                  to root, or set yarn.user to the user the NodeManager runs as",
@@ -63,8 +71,16 @@ mod tests {
         for mode in [0o664, 0o646, 0o620, 0o602] {
             assert!(objection_to(mode, &own).unwrap().contains("chmod go-w"), "{mode:o}");
         }
-        let other = Trust { owners: vec![geteuid().as_raw() + 1], node_manager: "yarn".into() };
+        let other = Trust {
+            owners: vec![geteuid().as_raw() + 1],
+            node_manager: "yarn".into(),
+            is_known: true,
+        };
         let objection = objection_to(0o600, &other).unwrap();
         assert!(objection.contains("user yarn") && objection.contains("yarn.user"), "{objection}");
+        let unknown = Trust { is_known: false, ..other };
+        let objection = objection_to(0o600, &unknown).unwrap();
+        assert!(objection.contains("no account yarn is found"), "{objection}");
+        assert!(!own.is_known && Trust::of("root").is_known);
     }
 }

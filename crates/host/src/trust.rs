@@ -8,8 +8,9 @@
 //! (/tmp) is no danger to what another user than the attacker owns (unlink(2), rename(2)).
 //!
 //! A path is looked at from the root of the file system on, link by link. No other user can change
-//! what was found good, so it can be opened by its path afterwards. A file is opened without
-//! following a link and without waiting, and looked at once it is open.
+//! what was found good, so it can be opened by its path afterwards; what was not there may have come
+//! since, so who opens it looks at its owner too. A file is opened without following a link and without
+//! waiting, and looked at once it is open.
 //!
 //! Limits. With an access list the group's bits of a mode are its mask (acl(5)), so that they cover
 //! it. In a user namespace without root's uid the directories of root's belong to the account
@@ -157,13 +158,20 @@ pub fn read_whole(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
 /// Opens a file to write it anew, or a pipe or a device as it is, and waits for no reader.
 ///
 /// # Errors
-/// Those of open(2); of a pipe also that no program reads from it.
+/// Those of open(2); of a pipe also that no program reads from it; an [`Objection`] to a socket.
 pub fn create_without_waiting(path: &Path) -> io::Result<File> {
     let flags = without_waiting().bits() as i32;
     let opened =
         OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
-        Some(NXIO) => io::Error::new(error.kind(), "it is a pipe from which no program reads"),
+        Some(NXIO) => match std::fs::metadata(path).ok().and_then(|found| odd_kind(&found)) {
+            Some("a pipe") => {
+                io::Error::new(error.kind(), "it is a pipe from which no program reads")
+            }
+            // A socket, such as stdout of a service: it cannot be opened.
+            Some(kind) => io::Error::other(Objection::Kind(kind)),
+            None => error,
+        },
         _ => error,
     })?;
     // Only the open may not wait.
@@ -317,6 +325,9 @@ mod tests {
 
         let error = create_without_waiting(&fifo).unwrap_err().to_string();
         assert_eq!(error, "it is a pipe from which no program reads");
+        let _listens = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let error = create_without_waiting(&at("socket")).unwrap_err().to_string();
+        assert_eq!(error, "it is a socket");
         let reader = OpenOptions::new().read(true).custom_flags(flags()).open(&fifo).unwrap();
         let flags = rustix::fs::fcntl_getfl(create_without_waiting(&fifo).unwrap()).unwrap();
         assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "writes wait: {flags:?}");
