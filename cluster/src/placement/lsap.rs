@@ -16,6 +16,10 @@
 //! equal costs the order of the queue decides where the solver leaves a choice.
 //!
 //! Ours: of a node's free slots the active ones are taken first.
+//!
+//! Limits. A task has a cost for each size of nodes ([`crate::placement::sizes`]) in each rack with its input. Where these are
+//! more than five million together, as where thousands of nodes and of tasks have each a memory figure of its own, the first tasks of
+//! the queue are compared, as many as that is enough for, and a warning says so; the others come when these have started.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +27,7 @@ use crate::placement::cluster::{Cluster, Locality, NodeId, RackId, TaskId};
 use crate::placement::groups::Groups;
 use crate::placement::input::Kind;
 use crate::placement::resources::Resources;
+use crate::placement::sizes::Sizes;
 use crate::placement::solver::{Answer, Costs, MOST_STEPS, needed, prices};
 use crate::placement::task::Task;
 use crate::placement::turn::{Policy, Reason, Turn, Weight};
@@ -73,7 +78,15 @@ impl Lsap {
 
 impl Policy for Lsap {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
-        let problem = Problem::of(*self, turn.cluster(), nodes);
+        let problem = Problem::of(*self, turn.cluster(), nodes, MOST_ENTRIES);
+        if problem.later > 0 {
+            turn.warn(format!(
+                "the first {} tasks of the queue were compared, and {} come after them: the nodes are of too many sizes, by the \
+                 demands that fit, to compare all",
+                problem.tasks.len(),
+                problem.later,
+            ));
+        }
         let answer = problem.solve(turn.most_steps());
         if answer.hasty > 0 {
             turn.warn(format!(
@@ -95,7 +108,7 @@ impl Policy for Lsap {
     }
 
     fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
-        let problem = Problem::of(*self, cluster, nodes);
+        let problem = Problem::of(*self, cluster, nodes, MOST_ENTRIES);
         let free = &problem.free;
         let tasks: Vec<TaskId> = waiting(cluster).collect();
         let of_groups = self.of_groups(cluster, &tasks, free);
@@ -131,6 +144,9 @@ const MOST_PRICED: usize = 10_000_000;
 /// Most pairs of a task and a node that are all compared, to leave out tasks that no best assignment needs.
 const MOST_COMPARED: usize = 1_000_000;
 
+/// Most costs of tasks on nodes and on sets of nodes. A solver takes about 50 bytes for each.
+const MOST_ENTRIES: usize = 5_000_000;
+
 /// The tasks and slots that are compared.
 struct Problem {
     policy: Lsap,
@@ -140,10 +156,12 @@ struct Problem {
     tasks: Vec<TaskId>,
     of_groups: Vec<f64>,
     costs: Costs,
+    /// Tasks that are left out, since there would be too many costs.
+    later: usize,
 }
 
 impl Problem {
-    fn of(policy: Lsap, cluster: &Cluster, nodes: &[NodeId]) -> Problem {
+    fn of(policy: Lsap, cluster: &Cluster, nodes: &[NodeId], most_entries: usize) -> Problem {
         let free: Vec<NodeId> =
             nodes.iter().copied().filter(|node| cluster[*node].next_free().is_some()).collect();
         let mut tasks: Vec<TaskId> = Vec::new();
@@ -160,12 +178,17 @@ impl Problem {
             });
             (tasks, of_groups) = rows.iter().map(|row| (tasks[*row], of_groups[*row])).unzip();
         }
-        let shape = Shape::of(policy, cluster, &free);
+        let shape = Shape::of(policy, cluster, &free, &tasks);
         let mut costs = Costs::new(slots, shape.sets.clone());
-        for (task, of_group) in tasks.iter().zip(&of_groups) {
-            shape.add(&mut costs, *task, *of_group);
+        let mut compared = 0;
+        while compared < tasks.len() && costs.entries() < most_entries {
+            shape.add(&mut costs, tasks[compared], of_groups[compared]);
+            compared += 1;
         }
-        Problem { policy, free, tasks, of_groups, costs }
+        let later = tasks.len() - compared;
+        tasks.truncate(compared);
+        of_groups.truncate(compared);
+        Problem { policy, free, tasks, of_groups, costs, later }
     }
 
     fn solve(&self, most_steps: u64) -> Answer {
@@ -179,7 +202,7 @@ impl Problem {
     }
 }
 
-/// The nodes of a rack that have the same capacity cost a task the same, but for those with its input and pairs with a bandwidth
+/// The nodes of a rack that are of one size cost a task the same, but for those with its input and pairs with a bandwidth
 /// of their own; so do all that are in no rack with its input.
 struct Shape<'a> {
     policy: Lsap,
@@ -187,35 +210,33 @@ struct Shape<'a> {
     free: &'a [NodeId],
     /// The column of each node that is free.
     columns: BTreeMap<NodeId, usize>,
-    /// Each capacity that there is, with the set of all nodes that have it.
-    capacities: Vec<(Option<Resources>, usize)>,
-    /// The nodes of a rack with a capacity.
+    /// The capacity of one node of each size, with the set of all nodes of it.
+    sizes: Vec<(Option<Resources>, usize)>,
+    /// The nodes of a rack that are of a size.
     racks: BTreeMap<(RackId, usize), usize>,
     /// All sets: columns.
     sets: Vec<Vec<usize>>,
 }
 
 impl<'a> Shape<'a> {
-    fn of(policy: Lsap, cluster: &'a Cluster, free: &'a [NodeId]) -> Shape<'a> {
+    fn of(policy: Lsap, cluster: &'a Cluster, free: &'a [NodeId], tasks: &[TaskId]) -> Shape<'a> {
         let columns = free.iter().enumerate().map(|(column, node)| (*node, column)).collect();
-        let (capacities, racks, sets) = (Vec::new(), BTreeMap::new(), Vec::new());
-        let mut shape = Shape { policy, cluster, free, columns, capacities, racks, sets };
-        let mut found: BTreeMap<[u64; 4], usize> = BTreeMap::new();
+        let (sizes, racks, sets) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let mut shape = Shape { policy, cluster, free, columns, sizes, racks, sets };
+        let of_nodes = Sizes::of(tasks.iter().map(|task| cluster[*task].demand));
+        let mut found: BTreeMap<[u64; 3], usize> = BTreeMap::new();
         for (column, node) in free.iter().enumerate() {
             let capacity = cluster[*node].capacity;
-            let [cpus, memory, disk] =
-                capacity.unwrap_or_default().fields().map(|(_, amount)| amount.to_bits());
-            let key = [u64::from(capacity.is_some()), cpus, memory, disk];
-            let next = shape.capacities.len();
-            let class = *found.entry(key).or_insert(next);
-            if class == next {
-                shape.capacities.push((capacity, shape.sets.len()));
+            let next = shape.sizes.len();
+            let size = *found.entry(of_nodes.size(capacity)).or_insert(next);
+            if size == next {
+                shape.sizes.push((capacity, shape.sets.len()));
                 shape.sets.push(Vec::new());
             }
-            let all = shape.capacities[class].1;
+            let all = shape.sizes[size].1;
             shape.sets[all].push(column);
             let next = shape.sets.len();
-            let of_rack = *shape.racks.entry((cluster[*node].rack, class)).or_insert(next);
+            let of_rack = *shape.racks.entry((cluster[*node].rack, size)).or_insert(next);
             if of_rack == next {
                 shape.sets.push(Vec::new());
             }
@@ -229,7 +250,7 @@ impl<'a> Shape<'a> {
         let (cluster, policy) = (self.cluster, self.policy);
         let Task { replicas, demand, bytes, .. } = &cluster[task];
         let may = |capacity: &Option<Resources>| capacity.is_none_or(|room| demand.fits(&room));
-        let classes = || (0..self.capacities.len()).filter(|class| may(&self.capacities[*class].0));
+        let sizes = (0..self.sizes.len()).filter(|size| may(&self.sizes[*size].0));
         let network = cluster.network.as_ref().filter(|_| !matches!(policy, Lsap::Uniform));
         let alpha = if let Lsap::Fair { alpha, .. } = policy { alpha } else { 1.0 };
         let moved = |rate: Option<f64>| {
@@ -245,10 +266,10 @@ impl<'a> Shape<'a> {
         racks.dedup();
         let (mut own, mut shared) = (replicas.clone(), Vec::new());
         let rates = network.map(|network| (network.within_rack, network.between_racks));
-        for class in classes() {
-            shared.push((self.capacities[class].1, moved(rates.map(|(_, between)| between))));
+        for size in sizes {
+            shared.push((self.sizes[size].1, moved(rates.map(|(_, between)| between))));
             for rack in &racks {
-                let Some(set) = self.racks.get(&(*rack, class)).copied() else { continue };
+                let Some(set) = self.racks.get(&(*rack, size)).copied() else { continue };
                 match rates {
                     Some((within, between)) if within > between => {
                         shared.push((set, moved(Some(within))));
@@ -365,7 +386,7 @@ mod tests {
             let cluster = cluster(&mut rng);
             let nodes: Vec<NodeId> = cluster.nodes().collect();
             for policy in [Lsap::Uniform, Lsap::Seconds, Lsap::FAIR] {
-                let problem = Problem::of(policy, &cluster, &nodes);
+                let problem = Problem::of(policy, &cluster, &nodes, MOST_ENTRIES);
                 for row in 0..problem.tasks.len() {
                     for column in 0..problem.free.len() {
                         let (sparse, pair) =
@@ -375,5 +396,55 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Nodes with a memory figure each, and tasks with these demands of memory.
+    fn sized(nodes: u32, demands: &[u32]) -> Cluster {
+        let node = |node: u32| {
+            let memory = 1000 + node;
+            format!(
+                r#"{{"name": "n{node}", "slots": {{"active": 1}}, "capacity": {{"memory_bytes": {memory}}}}}"#
+            )
+        };
+        let task = |(task, memory): (usize, &u32)| {
+            format!(
+                r#"{{"name": "{task}", "replicas": ["n0"], "demand": {{"memory_bytes": {memory}}}}}"#
+            )
+        };
+        let nodes: Vec<String> = (0..nodes).map(node).collect();
+        let tasks: Vec<String> = demands.iter().enumerate().map(task).collect();
+        let text = format!(
+            r#"{{"nodes": [{}], "jobs": [{{"name": "j", "tasks": [{}]}}]}}"#,
+            nodes.join(","),
+            tasks.join(",")
+        );
+        parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn nodes_with_a_figure_each_are_of_as_many_sizes_as_the_tasks_tell_apart() {
+        for (demands, sizes) in [(vec![0; 100], 1), (vec![500; 100], 1), (vec![1050, 500], 2)] {
+            let cluster = sized(200, &demands);
+            let nodes: Vec<NodeId> = cluster.nodes().collect();
+            let problem = Problem::of(Lsap::Uniform, &cluster, &nodes, MOST_ENTRIES);
+            // With the node that has its input.
+            assert!(problem.costs.entries() <= demands.len() * (sizes + 1), "{demands:?}");
+        }
+    }
+
+    #[test]
+    fn where_there_are_too_many_sizes_the_first_tasks_are_compared_and_the_others_come_next() {
+        let demands: Vec<u32> = (0..100).map(|task| 1000 + task).collect();
+        let mut cluster = sized(100, &demands);
+        let nodes: Vec<NodeId> = cluster.nodes().collect();
+        let problem = Problem::of(Lsap::Uniform, &cluster, &nodes, 1000);
+        assert!((10..20).contains(&problem.tasks.len()), "{}", problem.tasks.len());
+        assert_eq!(problem.tasks.len() + problem.later, 100);
+        assert!(problem.costs.entries() < 1200, "{}", problem.costs.entries());
+        let answer = problem.solve(MOST_STEPS);
+        assert!(answer.columns.iter().all(Option::is_some), "{answer:?}");
+        let mut turn = Turn::new(&mut cluster, std::time::Duration::ZERO);
+        Lsap::Uniform.assign(&nodes, &mut turn);
+        assert_eq!(turn.into_choices().len(), 100);
     }
 }

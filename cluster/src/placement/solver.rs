@@ -102,6 +102,11 @@ impl Costs {
         self.ends.push((self.own.len(), self.shared.len()));
     }
 
+    /// What is kept: a cost of a row on a column, or on a set.
+    pub(crate) fn entries(&self) -> usize {
+        self.own.len() + self.shared.len()
+    }
+
     /// The least sum. `leave` is what a row without a column costs; `None`: as many as possible get one.
     ///
     /// # Errors
