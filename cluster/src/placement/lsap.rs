@@ -289,6 +289,8 @@ impl<'a> Shape<'a> {
             replicas.iter().flat_map(of).map(|((_, to), _)| *to)
         });
         own.extend(pairs);
+        // What does not fit is in no set of the task.
+        own.retain(|node| may(&cluster[*node].capacity));
         let own = own.into_iter().filter_map(|node| {
             let column = *self.columns.get(&node)?;
             let cost = of_group + policy.of_moving(cluster, task, node);
@@ -446,5 +448,14 @@ mod tests {
         let mut turn = Turn::new(&mut cluster, std::time::Duration::ZERO);
         Lsap::Uniform.assign(&nodes, &mut turn);
         assert_eq!(turn.into_choices().len(), 100);
+    }
+
+    /// A row with nothing dearer than its sets is searched for together with others.
+    #[test]
+    fn a_node_with_the_input_that_is_too_small_is_no_case_of_its_own() {
+        let cluster = sized(200, &[1050; 3]);
+        let nodes: Vec<NodeId> = cluster.nodes().collect();
+        let problem = Problem::of(Lsap::Uniform, &cluster, &nodes, MOST_ENTRIES);
+        assert_eq!(problem.costs.entries(), 3, "one set each, and not n0");
     }
 }

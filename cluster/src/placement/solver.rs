@@ -16,8 +16,8 @@
 //! any assignment that is known. So where it could be 1e-9 of the sum, costs are cut off at twice the sum that came
 //! out, and solved again.
 //!
-//! A search counts its steps. When there have been more than the caller allows, each row that is left takes the cheapest
-//! column that is free, and the answer has the sum below which no assignment of as many rows can be: the prices are a dual
+//! A search counts its steps: each cost of a row and each column of a set that it looks at. When there have been more than the
+//! caller allows it is given up, and each row that is left takes the cheapest column that is free, and the answer has the sum below which no assignment of as many rows can be: the prices are a dual
 //! solution at any time. Steps and not seconds, so that the same costs have the same answer.
 //!
 //! Where there are more rows than slots, those come first that cost least away from their own columns: few of them
@@ -29,14 +29,18 @@
 //!
 //! Limits. A search visits columns of equal price one by one, so where most rows want the same few of many columns
 //! it is stopped. A row that is forbidden on a column of one of its sets, or costs more there, is searched for by itself,
-//! so many such rows take long.
+//! so with many such rows it is stopped early.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::{Bound, Range};
 
-/// Steps of a search that are allowed unless the caller says otherwise: about two seconds.
-pub const MOST_STEPS: u64 = 20_000_000;
+/// Steps that are allowed unless the caller says otherwise: one to five seconds.
+pub const MOST_STEPS: u64 = 100_000_000;
+
+/// Steps for a place in a set, which takes that much longer.
+const LOOK_UP: usize = 4;
 
 /// The dearest cost is below two to this, as a whole number.
 const BITS: i32 = 76;
@@ -134,7 +138,7 @@ impl Costs {
                 return Ok(answer);
             }
             dearest = 2.0 * sum;
-            steps = search.steps;
+            steps = search.steps.get();
         }
     }
 
@@ -186,7 +190,7 @@ struct Search<'a> {
     own: Vec<(u32, i128)>,
     shared: Vec<(u32, i128)>,
     leave: i128,
-    steps: u64,
+    steps: Cell<u64>,
     hasty: usize,
     prices: Vec<i128>,
     free: Vec<u32>,
@@ -195,6 +199,8 @@ struct Search<'a> {
     /// The column of each row, and its cost there.
     taken: Vec<(u32, i128)>,
     plain: Vec<bool>,
+    /// The columns of `own`, those of each row in order.
+    own_columns: Vec<u32>,
     /// The columns of each set: cheapest first, of equals free ones.
     order: Vec<BTreeSet<(i128, bool, u32)>>,
     sets_of: Vec<Vec<u32>>,
@@ -233,6 +239,10 @@ impl<'a> Search<'a> {
         let key = |column: &u32| (0, costs.slots[*column as usize] == 0, *column);
         let slots: usize = costs.slots.iter().map(|slots| *slots as usize).sum();
         let longest = slots.min(costs.ends.len()) as i128 + 2;
+        let mut own_columns: Vec<u32> = costs.own.iter().map(|of| of.0).collect();
+        for row in 0..costs.ends.len() {
+            own_columns[costs.spans(row).0].sort_unstable();
+        }
         Search {
             costs,
             scale,
@@ -240,13 +250,14 @@ impl<'a> Search<'a> {
             shared: all(&costs.shared),
             // More than any row can cost the others.
             leave: leave.map_or(longest << (BITS + 2), whole),
-            steps,
+            steps: Cell::new(steps),
             hasty: 0,
             prices: vec![0; columns],
             free: costs.slots.clone(),
             rows: vec![Vec::new(); columns],
             taken: vec![(NONE, 0); costs.ends.len()],
             plain: (0..costs.ends.len()).map(|row| costs.is_plain(row)).collect(),
+            own_columns,
             order: costs.sets.iter().map(|set| set.iter().map(key).collect()).collect(),
             sets_of,
             ways: BinaryHeap::new(),
@@ -271,23 +282,25 @@ impl<'a> Search<'a> {
             order.sort_by(|a, b| far(a).total_cmp(&far(b)));
         }
         for row in order {
-            if self.steps == 0 {
+            if !self.insert(row) {
                 self.hasty += 1;
                 self.take(row, self.leave);
-            } else {
-                self.insert(row);
             }
         }
     }
 
-    /// Assigns one more row, by the shortest way to a free slot or to a row that stays without.
-    fn insert(&mut self, row: u32) {
+    /// Assigns one more row, by the shortest way to a free slot or to a row that stays without. `false` and nothing done where
+    /// the steps do not reach.
+    fn insert(&mut self, row: u32) -> bool {
+        if self.steps.get() == 0 {
+            return false;
+        }
         self.round += 1;
         self.left = (self.leave, row);
         self.level = 0;
         self.scan(row, 0);
         let mut end = None;
-        while let Some(way) = self.nearest() {
+        while let Some(way) = self.nearest().filter(|_| self.steps.get() > 0) {
             let Way { distance, is_full, column, row, cost, set } = way;
             self.level = distance;
             if (distance, is_full) >= (self.left.0, true) {
@@ -321,6 +334,10 @@ impl<'a> Search<'a> {
         self.ways.clear();
         self.level_ways.clear();
         self.level_end = None;
+        if self.steps.get() == 0 {
+            self.forget(end.map(|(column, _)| column));
+            return false;
+        }
         let length = end.map_or(self.left.0, |(_, distance)| distance);
         let reached = std::mem::take(&mut self.reached);
         for (column, distance) in reached.iter().filter(|(_, distance)| *distance < length) {
@@ -341,10 +358,20 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        reached.iter().for_each(|(column, _)| self.from[*column as usize] = None);
-        end.into_iter().for_each(|(column, _)| self.from[column as usize] = None);
         self.reached = reached;
-        self.reached.clear();
+        self.forget(end.map(|(column, _)| column));
+        true
+    }
+
+    /// A search is over: what it has reached is as before it.
+    fn forget(&mut self, end: Option<u32>) {
+        let reached = self.reached.drain(..).map(|(column, _)| column);
+        reached.chain(end).for_each(|column| self.from[column as usize] = None);
+    }
+
+    /// It has looked at so much.
+    fn count(&self, looked_at: usize) {
+        self.steps.set(self.steps.get().saturating_sub(looked_at as u64));
     }
 
     fn nearest(&mut self) -> Option<Way> {
@@ -355,6 +382,7 @@ impl<'a> Search<'a> {
     /// The ways from a row that would leave its column, at this distance less its cost there.
     fn scan(&mut self, row: u32, begins: i128) {
         let (own, shared) = self.costs.spans(row as usize);
+        self.count(own.len() + shared.len());
         for at in own {
             let (column, cost) = self.own[at];
             if cost < i128::MAX && self.from[column as usize].is_none() {
@@ -396,13 +424,14 @@ impl<'a> Search<'a> {
             Bound::Excluded((self.prices[column as usize], is_full, column))
         });
         let own = if self.plain[row as usize] { 0..0 } else { self.costs.spans(row as usize).0 };
-        let other = |column: u32| self.own[own.clone()].iter().all(|of| of.0 != column);
+        self.count(LOOK_UP);
+        let own = &self.own_columns[own];
         let columns = self.order[set as usize].range((from, Bound::Unbounded));
-        columns.map(|(_, _, column)| *column).find(|column| wanted(*column) && other(*column))
+        let mut columns = columns.map(|(_, _, column)| *column).inspect(|_| self.count(1));
+        columns.find(|column| wanted(*column) && own.binary_search(column).is_err())
     }
 
     fn find(&mut self, column: u32, row: u32, base: i128, cost: i128, set: u32) {
-        self.steps = self.steps.saturating_sub(1);
         let distance = base + self.prices[column as usize];
         let is_full = self.free[column as usize] == 0;
         let way = Way { distance, is_full, column, row, cost, set };

@@ -86,7 +86,7 @@ impl<'a> Turn<'a> {
         Turn { cluster, now, most_steps: MOST_STEPS, choices, held, warnings }
     }
 
-    /// Allows a solver so many steps each time, instead of [`MOST_STEPS`]; some ten million are a second.
+    /// Allows a solver so many steps each time, instead of [`MOST_STEPS`]; 25 to 75 million are a second.
     pub fn with_most_steps(self, most_steps: u64) -> Turn<'a> {
         Turn { most_steps, ..self }
     }

@@ -212,6 +212,36 @@ fn a_search_that_is_stopped_says_how_far_it_may_be_off() {
     assert!(stopped > 100 && worse > 20, "{stopped}, {worse}");
 }
 
+/// Most columns are forbidden to each row, so that a search walks over them again and again.
+#[test]
+fn columns_that_a_search_walks_over_are_steps() {
+    let (columns, forbidden) = (200, 150);
+    let mut costs = Costs::new(vec![1; columns], vec![(0..columns).collect()]);
+    for _ in 0..columns {
+        costs.add((0..forbidden).map(|column| (column, None)), [(0, 1.0)]);
+    }
+    // The first look at each row takes three quarters of them.
+    let answer = costs.solve(None, 40_000).unwrap();
+    assert!(answer.hasty > 100, "{}", answer.hasty);
+    assert_eq!(starts(&answer), columns - forbidden);
+    assert_eq!(costs.solve(None, MOST_STEPS).unwrap().hasty, 0);
+}
+
+/// Each row moves to the next column, so that the last one can have the first.
+#[test]
+fn one_long_search_is_given_up_and_leaves_the_others_as_they_are() {
+    let rows = 2000;
+    let mut costs = Costs::new(vec![1; rows + 1], Vec::new());
+    (0..rows).for_each(|row| costs.add([(row, Some(0.0)), (row + 1, Some(1.0))], []));
+    costs.add([(0, Some(0.0))], []);
+    let own: Vec<Option<usize>> = (0..rows).map(Some).collect();
+    let answer = costs.solve(None, 1000).unwrap();
+    assert_eq!((answer.hasty, answer.columns), (1, [&own[..], &[None]].concat()));
+    let moved: Vec<Option<usize>> = (1..=rows).map(Some).collect();
+    let answer = costs.solve(None, MOST_STEPS).unwrap();
+    assert_eq!((answer.hasty, answer.columns), (0, [&moved[..], &[Some(0)]].concat()));
+}
+
 /// By hand: the third row saves 3 with a second middle column; with a second left one the second row goes
 /// there for 1 and the third takes its place. A new right one saves nothing.
 #[test]
