@@ -8,8 +8,8 @@
 //! where others need the slot more.
 //!
 //! Limits: the policy is asked anew, so this takes as long as a plan and, with prices, as long again. `dla` has
-//! no prices: it solves for one task a node, again and again. Beyond ten million pairs of a task and a node
-//! there are none either. That a job waits on purpose is shown for the job, not for each node.
+//! no prices: it solves for one task a node, again and again. Beyond ten million pairs of a task and a node, and where the
+//! solver was stopped, there are none either, and the outcome says so. That a job waits on purpose is shown for the job, not for each node.
 
 use std::cmp::Ordering;
 
@@ -103,6 +103,8 @@ pub fn explain(entry: &Entry, cluster: &Cluster, task: TaskId) -> Result<Explana
         .fold(outcome(cluster, task, choice.as_ref(), held), |outcome, warning| {
             format!("{outcome}; {warning}")
         });
+    let unpriced = weights.iter().find_map(|weight| weight.unpriced);
+    let outcome = unpriced.map_or(outcome.clone(), |why| format!("{outcome}; no prices: {why}"));
     let of = |(node, weight): (&NodeId, Weight)| {
         let (node, left) = (*node, planned[*node].next_free().is_some());
         let why_not = why_not(cluster, task, node, weight.refused);

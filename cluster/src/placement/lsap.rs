@@ -108,31 +108,49 @@ impl Policy for Lsap {
     }
 
     fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
+        self.weigh_within(MOST_STEPS, cluster, nodes, task)
+    }
+}
+
+impl Lsap {
+    fn weigh_within(
+        &self,
+        most_steps: u64,
+        cluster: &Cluster,
+        nodes: &[NodeId],
+        task: TaskId,
+    ) -> Vec<Weight> {
         let problem = Problem::of(*self, cluster, nodes, MOST_ENTRIES);
         let free = &problem.free;
         let tasks: Vec<TaskId> = waiting(cluster).collect();
         let of_groups = self.of_groups(cluster, &tasks, free);
-        let answer = problem.solve(MOST_STEPS);
+        let answer = problem.solve(most_steps);
+        let unpriced = if answer.hasty > 0 {
+            Some("the solver was stopped, and prices are of a least sum")
+        } else {
+            // What the prices take is each of these with each node, more than once.
+            let is_large = tasks.len().saturating_mul(free.len()) > MOST_PRICED;
+            is_large.then_some("there are too many pairs of a task and a node")
+        };
+        let is_priced = unpriced.is_none();
         let started = answer.columns.iter().enumerate();
         let started: Vec<(usize, usize)> =
             started.filter_map(|(row, node)| Some((row, (*node)?))).collect();
-        // What the prices take is each of these with each node, more than once.
-        let is_small = tasks.len().saturating_mul(free.len()) <= MOST_PRICED;
         let starts: BTreeSet<TaskId> = started.iter().map(|(row, _)| problem.tasks[*row]).collect();
         let mut least = vec![f64::INFINITY; free.len()];
-        for (of_group, other) in of_groups.iter().zip(&tasks).filter(|_| is_small) {
+        for (of_group, other) in of_groups.iter().zip(&tasks).filter(|_| is_priced) {
             for (node, least) in free.iter().zip(&mut least).filter(|_| !starts.contains(other)) {
                 *least = least.min(of_group + self.of_moving(cluster, *other, *node));
             }
         }
         let taken: Vec<usize> = started.iter().map(|(_, node)| *node).collect();
         let cost = |row: usize, node| problem.at(cluster, started[row].0, node);
-        let prices = if is_small { prices(&taken, &least, cost) } else { Vec::new() };
+        let prices = if is_priced { prices(&taken, &least, cost) } else { Vec::new() };
         let prices: BTreeMap<NodeId, f64> = free.iter().copied().zip(prices).collect();
         let own = tasks.iter().position(|other| *other == task).map_or(0.0, |at| of_groups[at]);
         let weight = |node: &NodeId| {
             let cost = Some(own + self.of_moving(cluster, task, *node));
-            Weight { cost, price: prices.get(node).copied(), ..Weight::default() }
+            Weight { cost, price: prices.get(node).copied(), unpriced, ..Weight::default() }
         };
         nodes.iter().map(weight).collect()
     }
@@ -457,5 +475,20 @@ mod tests {
         let nodes: Vec<NodeId> = cluster.nodes().collect();
         let problem = Problem::of(Lsap::Uniform, &cluster, &nodes, MOST_ENTRIES);
         assert_eq!(problem.costs.entries(), 3, "one set each, and not n0");
+    }
+
+    #[test]
+    fn a_solver_that_was_stopped_has_no_prices_and_says_why() {
+        let cluster = sized(5, &[0; 3]);
+        let nodes: Vec<NodeId> = cluster.nodes().collect();
+        let task = waiting(&cluster).next().unwrap();
+        let weigh = |steps| Lsap::Uniform.weigh_within(steps, &cluster, &nodes, task);
+        for weight in weigh(0) {
+            assert!(weight.cost.is_some() && weight.price.is_none(), "{weight:?}");
+            assert!(weight.unpriced.unwrap().contains("stopped"), "{weight:?}");
+        }
+        for weight in weigh(MOST_STEPS) {
+            assert!(weight.price.is_some() && weight.unpriced.is_none(), "{weight:?}");
+        }
     }
 }

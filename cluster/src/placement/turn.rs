@@ -62,6 +62,8 @@ pub struct Weight {
     pub cost: Option<f64>,
     /// What one more slot there would take off the sum of all costs.
     pub price: Option<f64>,
+    /// Why the policy has no prices this time, where it has them otherwise.
+    pub unpriced: Option<&'static str>,
     /// Why the policy would not start it there, although the node can run it.
     pub refused: Option<String>,
 }
