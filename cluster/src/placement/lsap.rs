@@ -88,16 +88,7 @@ impl Policy for Lsap {
             ));
         }
         let answer = problem.solve(turn.most_steps());
-        if answer.hasty > 0 {
-            turn.warn(format!(
-                "the solver was stopped with {} of {} tasks left, which took what was free: the sum of costs is {:.6}, and no \
-                 plan with as many starts has less than {:.6}",
-                answer.hasty,
-                problem.tasks.len(),
-                answer.cost,
-                answer.bound,
-            ));
-        }
+        turn.warn_if_stopped(&answer, problem.tasks.len());
         for (row, column) in answer.columns.into_iter().enumerate() {
             let Some(column) = column else { continue };
             let node = problem.free[column];

@@ -85,6 +85,8 @@ pub struct Answer {
     pub bound: f64,
     /// Rows that took what was free, as there were too many steps.
     pub hasty: usize,
+    /// The steps that are left.
+    pub steps_left: u64,
 }
 
 impl Costs {
@@ -138,7 +140,7 @@ impl Costs {
                 return Ok(answer);
             }
             dearest = 2.0 * sum;
-            steps = search.steps.get();
+            steps = answer.steps_left;
         }
     }
 
@@ -508,6 +510,7 @@ impl<'a> Search<'a> {
     }
 
     fn answer(&self) -> Answer {
+        let steps_left = self.steps.get();
         let rows = 0..self.taken.len() as u32;
         let least = |row| self.cheapest(row).map(|of| of.0).fold(self.leave, i128::min);
         let prices = self.prices.iter().zip(&self.costs.slots);
@@ -521,6 +524,7 @@ impl<'a> Search<'a> {
             cost: cost as f64 / self.scale,
             bound: bound.max(0) as f64 / self.scale,
             hasty: self.hasty,
+            steps_left,
         }
     }
 }
