@@ -14,7 +14,7 @@
 //! result does not depend on the order of additions. What is lost is below 2^-76 of the dearest cost for each row. One
 //! cost far beyond the others, of a dead link, would make that too much. But no best assignment has a cost above the sum of
 //! any assignment that is known. So where it could be 1e-9 of the sum, costs are cut off at twice the sum that came
-//! out, and solved again.
+//! out, and solved again; where the steps are too few for that, the first answer stays.
 //!
 //! A search counts its steps: each cost of a row and each column of a set that it looks at. When there have been more than the
 //! caller allows it is given up, and each row that is left takes the cheapest column that is free, and the answer has the sum below which no assignment of as many rows can be: the prices are a dual
@@ -128,20 +128,42 @@ impl Costs {
                 dearest = dearest.max(cost);
             }
         }
-        let mut steps = most_steps;
+        let (mut steps, mut before) = (most_steps, None);
         loop {
             let mut search = Search::new(self, dearest, leave, steps);
             search.run();
-            let answer = search.answer();
+            let mut answer = search.answer();
+            if let Some(coarse) = before.take().filter(|_| answer.hasty > 0) {
+                // All rows have had their search there.
+                return Ok(Answer { steps_left: answer.steps_left, ..coarse });
+            }
+            answer.cost = self.sum(&answer.columns);
             let without = answer.columns.iter().filter(|column| column.is_none()).count();
             let sum = answer.cost + leave.map_or(0.0, |cost| cost * without as f64);
             let lost = dearest * 2_f64.powi(-BITS) * self.ends.len() as f64;
-            if sum == 0.0 || lost <= sum * PRECISION || 2.0 * sum >= dearest {
+            if answer.hasty > 0 || sum == 0.0 || lost <= sum * PRECISION || 2.0 * sum >= dearest {
                 return Ok(answer);
             }
             dearest = 2.0 * sum;
             steps = answer.steps_left;
+            before = Some(answer);
         }
+    }
+
+    /// What the rows cost where they are.
+    fn sum(&self, columns: &[Option<usize>]) -> f64 {
+        let mut sets_of = vec![Vec::new(); self.slots.len()];
+        for (set, of) in self.sets.iter().enumerate() {
+            of.iter().for_each(|column| sets_of[*column as usize].push(set as u32));
+        }
+        let cost = |(row, column): (usize, &Option<usize>)| {
+            let column = (*column)?;
+            let own = self.own(row).iter().filter(|of| of.0 as usize == column);
+            let in_set = |of: &&(u32, f64)| sets_of[column].binary_search(&of.0).is_ok();
+            let shared = self.shared(row).iter().filter(in_set).map(|of| of.1);
+            own.map(|of| of.1).reduce(f64::min).or_else(|| shared.reduce(f64::min))
+        };
+        columns.iter().enumerate().filter_map(cost).sum()
     }
 
     /// Where the columns and the sets of a row are.
@@ -517,11 +539,10 @@ impl<'a> Search<'a> {
         let prices: i128 = prices.map(|(price, slots)| price * i128::from(*slots)).sum();
         let without = self.taken.iter().filter(|(column, _)| *column == NONE).count();
         let bound = rows.map(least).sum::<i128>() - prices - self.leave * without as i128;
-        let cost: i128 = self.taken.iter().map(|(_, cost)| cost).sum();
         let columns = self.taken.iter().map(|(column, _)| *column);
         Answer {
             columns: columns.map(|of| (of != NONE).then_some(of as usize)).collect(),
-            cost: cost as f64 / self.scale,
+            cost: 0.0,
             bound: bound.max(0) as f64 / self.scale,
             hasty: self.hasty,
             steps_left,
