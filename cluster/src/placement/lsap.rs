@@ -17,9 +17,10 @@
 //!
 //! Ours: of a node's free slots the active ones are taken first.
 //!
-//! Limits. A task has a cost for each size of nodes ([`crate::placement::sizes`]) in each rack with its input. Where these are
-//! more than five million together, as where thousands of nodes and of tasks have each a memory figure of its own, the first tasks of
-//! the queue are compared, as many as that is enough for, and a warning says so; the others come when these have started.
+//! Limits. A task has a cost for each size of nodes ([`crate::placement::sizes`]) in each rack with its
+//! input. Where these are more than five million together, as where thousands of nodes and of tasks have
+//! each a memory figure of its own, the first tasks of the queue are compared, as many as that is enough
+//! for, and a warning says so; the others come when these have started.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -211,8 +212,8 @@ impl Problem {
     }
 }
 
-/// The nodes of a rack that are of one size cost a task the same, but for those with its input and pairs with a bandwidth
-/// of their own; so do all that are in no rack with its input.
+/// The nodes of a rack that are of one size cost a task the same, but for those with its input and pairs
+/// with a bandwidth of their own; so do all that are in no rack with its input.
 struct Shape<'a> {
     policy: Lsap,
     cluster: &'a Cluster,
@@ -254,7 +255,8 @@ impl<'a> Shape<'a> {
         shape
     }
 
-    /// What a task costs: on the nodes that are a case of their own, in the racks with its input, and anywhere.
+    /// What a task costs: on the nodes that are a case of their own, in the racks with its input, and
+    /// anywhere.
     fn add(&self, costs: &mut Costs, task: TaskId, of_group: f64) {
         let (cluster, policy) = (self.cluster, self.policy);
         let Task { replicas, demand, bytes, .. } = &cluster[task];
@@ -348,7 +350,8 @@ mod tests {
     use super::*;
     use crate::placement::check::parse;
 
-    /// Racks, three sizes of nodes, pairs that differ or are cut, bandwidths in a rack above and below those between racks.
+    /// Racks, three sizes of nodes, pairs that differ or are cut, bandwidths in a rack above and below
+    /// those between racks.
     fn cluster(rng: &mut fastrand::Rng) -> Cluster {
         let some = |rng: &mut fastrand::Rng, count: u32| {
             let count_of = rng.usize(0..4);

@@ -1,11 +1,11 @@
 //! Sizes of nodes: those on which the same of the waiting tasks fit are of one size, whatever else they have.
 //!
-//! What a node has matters to a solver only by what fits there, so nodes that each have a memory figure of their own are
-//! of as many sizes as the tasks tell apart: of one where no task takes anything.
+//! What a node has matters to a solver only by what fits there, so nodes that each have a memory figure of
+//! their own are of as many sizes as the tasks tell apart: of one where no task takes anything.
 //!
-//! Up to 64 different demands, a size is which of them fit. With more, it is how many of the different amounts
-//! of each resource are there: looking takes a search in three sorted lists and not a comparison with each demand, and some nodes
-//! on which the same tasks fit are of two sizes.
+//! Up to 64 different demands, a size is which of them fit. With more, it is how many of the different
+//! amounts of each resource are there: looking takes a search in three sorted lists and not a comparison
+//! with each demand, and some nodes on which the same tasks fit are of two sizes.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ const MOST_COMPARED: usize = 64;
 /// The different demands of the waiting tasks.
 pub(super) struct Sizes {
     demands: Vec<Resources>,
-    /// The different amounts of each resource, the least first, where the demands are too many to compare each.
+    /// The different amounts of each resource, the least first, where the demands are too many to compare
+    /// each.
     amounts: Option<[Vec<f64>; 3]>,
 }
 
