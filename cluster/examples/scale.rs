@@ -1,8 +1,14 @@
 //! How long a policy takes for a large cluster: 10,000 nodes of 4 slots, 100,000 tasks that wait, each with its input on
 //! three nodes. The first plan, then 1,000 changes, of which each is the end of a task and what starts in its place.
 //!
-//! `cargo run --release -p lrs-place --example scale -- delay`; `even`, the default, has the inputs anywhere, `hot` nine
-//! of ten on a hundred of the nodes, and `few` 35,000 of the tasks, hot ones.
+//! `cargo run --release -p lrs-place --example scale -- delay`, and behind the policy a form of the cluster:
+//!
+//! - `even`, the default: the inputs anywhere;
+//! - `hot`: nine inputs of ten on a hundred of the nodes;
+//! - `few`: 35,000 of the tasks, hot ones;
+//! - `two`: hot ones, and every other node is too small for every other job;
+//! - `sizes`: each node with a memory figure of its own, and tasks of 1, 2, 4 and 12 GB;
+//! - `figures`: each task with a memory figure of its own too.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -29,13 +35,18 @@ const TASKS_OF_A_JOB: usize = 100;
 const CHANGES: u64 = 1_000;
 
 fn cluster(case: &str) -> Result<Cluster, Box<dyn Error>> {
-    let capacity = Some(Resources { cpus: 4.0, memory_bytes: 16e9, disk_bytes: 1e12 });
+    let capacity = |node: usize| {
+        let is_sized = matches!(case, "sizes" | "figures");
+        let memory_bytes = if is_sized { 8e9 + 1e6 * node as f64 } else { 16e9 };
+        let cpus = if case == "two" && node % 2 == 1 { 1.0 } else { 4.0 };
+        Some(Resources { cpus, memory_bytes, disk_bytes: 1e12 })
+    };
     let slots = SlotsInput { active: 4, passive: 0 };
     let node = |node| NodeInput {
         name: format!("n{node}"),
         rack: format!("r{}", node % 250),
         slots,
-        capacity,
+        capacity: capacity(node),
     };
     let (within_rack_bytes_per_sec, between_racks_bytes_per_sec) = (1e8, 2e7);
     let network = Some(NetworkInput {
@@ -51,13 +62,13 @@ fn cluster(case: &str) -> Result<Cluster, Box<dyn Error>> {
         (cluster.nodes().collect::<Vec<_>>(), cluster.groups().next().ok_or("no group")?);
     let mut random = fastrand::Rng::with_seed(1);
     let (jobs, hot) = match case {
-        "even" => (JOBS, 0),
-        "hot" => (JOBS, 9),
+        "even" | "sizes" | "figures" => (JOBS, 0),
+        "hot" | "two" => (JOBS, 9),
         "few" => (350, 9),
-        _ => return Err("even, hot or few".into()),
+        _ => return Err("even, hot, few, two, sizes or figures".into()),
     };
-    for job in 0..jobs {
-        let (name, arrived) = (format!("j{job}"), Duration::from_secs(job));
+    for number in 0..jobs {
+        let (name, arrived) = (format!("j{number}"), Duration::from_secs(number));
         let job = cluster.arrive(NewJob {
             name,
             group,
@@ -65,11 +76,17 @@ fn cluster(case: &str) -> Result<Cluster, Box<dyn Error>> {
             rate: Some(Default::default()),
             arrived,
         });
-        for _ in 0..TASKS_OF_A_JOB {
+        for task in 0..TASKS_OF_A_JOB {
             let among = if random.u8(0..10) < hot { 100 } else { NODES };
             let replicas = random.choose_multiple(nodes[..among].iter().copied(), 3);
             let (kind, bytes) = (Kind::Map, random.u64(1 << 26..1 << 28));
-            let demand = Resources { cpus: 1.0, ..Resources::default() };
+            let memory_bytes = match case {
+                "sizes" => [1e9, 2e9, 4e9, 12e9][number as usize % 4],
+                "figures" => 8e9 + 1e5 * (number as f64 * TASKS_OF_A_JOB as f64 + task as f64),
+                _ => 0.0,
+            };
+            let cpus = if case == "two" { [1.0, 2.0][number as usize % 2] } else { 1.0 };
+            let demand = Resources { cpus, memory_bytes, disk_bytes: 0.0 };
             cluster.submit(job, NewTask { name: String::new(), kind, bytes, replicas, demand });
         }
     }

@@ -6,9 +6,10 @@
     reason = "a command reads and writes files"
 )]
 
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lrs_host::trust::{create_without_waiting, objection_in, open_regular, read_whole};
 use lrs_term::Failure;
@@ -50,18 +51,73 @@ pub(super) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("cannot write {}: {error}", path.display()))
 }
 
-/// A file that is empty until all is known that goes into it.
+/// A file that stays as it is until all is known that goes into it: a regular one is replaced as a whole then. What is no
+/// regular file is open until then.
 pub(super) struct Sink<'a> {
     path: &'a Path,
-    file: File,
+    to: To,
+}
+
+enum To {
+    Opened(File),
+    /// The file, past links, and its mode where there is one now.
+    Replaced(PathBuf, Option<Permissions>),
 }
 
 impl<'a> Sink<'a> {
+    /// What cannot be written is a failure now.
     pub(super) fn create(path: &'a Path) -> Result<Sink<'a>, Failure> {
-        Ok(Sink { path, file: create(path)? })
+        let to = match (fs::metadata(path), fs::symlink_metadata(path)) {
+            (Ok(found), _) if found.is_file() => replaced(path, found.permissions()),
+            (Err(error), Err(_)) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(To::Replaced(path.to_owned(), None))
+            }
+            _ => return Ok(Sink { path, to: To::Opened(create(path)?) }),
+        };
+        let tried = to.and_then(|to| {
+            if let To::Replaced(path, mode) = &to {
+                let (beside, _) = open_beside(path, mode.as_ref())?;
+                fs::remove_file(beside)?;
+            }
+            Ok(Sink { path, to })
+        });
+        tried.map_err(|error| unwritable(path, &error))
     }
 
-    pub(super) fn write(mut self, text: &str) -> Result<(), Failure> {
-        self.file.write_all(text.as_bytes()).map_err(|error| unwritable(self.path, &error))
+    pub(super) fn write(self, text: &str) -> Result<(), Failure> {
+        let written = match self.to {
+            To::Opened(mut file) => file.write_all(text.as_bytes()),
+            To::Replaced(path, mode) => replace(&path, mode.as_ref(), text),
+        };
+        written.map_err(|error| unwritable(self.path, &error))
     }
+}
+
+/// A file that is there, and that its mode lets us write.
+fn replaced(path: &Path, mode: Permissions) -> io::Result<To> {
+    OpenOptions::new().write(true).open(path)?;
+    Ok(To::Replaced(path.canonicalize()?, Some(mode)))
+}
+
+/// A new file in the directory of another, of this process.
+fn open_beside(path: &Path, mode: Option<&Permissions>) -> io::Result<(PathBuf, File)> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", std::process::id()));
+    let beside = path.with_file_name(name);
+    let file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    if let Some(mode) = mode {
+        file.set_permissions(mode.clone())?;
+    }
+    Ok((beside, file))
+}
+
+fn replace(path: &Path, mode: Option<&Permissions>, text: &str) -> io::Result<()> {
+    let (beside, mut file) = open_beside(path, mode)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // What was wrong first is the fault.
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }

@@ -168,6 +168,7 @@ fn run(
     let to_json = options.json.as_deref().map(files::Sink::create).transpose()?;
     let to_csv = options.csv.as_deref().map(files::Sink::create).transpose()?;
     let to_svg = options.svg.as_deref().map(files::Sink::create).transpose()?;
+    dir.map(traces::make_dir).transpose()?;
     for suite in &suites {
         let outcome = outcome(suite, options.threads);
         out.line(report::tables(suite, &outcome))?;

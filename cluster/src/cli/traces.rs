@@ -32,6 +32,11 @@ pub(super) fn log(path: &Path) -> Result<Log, Failure> {
     Ok(log)
 }
 
+/// Makes the directory of the traces.
+pub(super) fn make_dir(dir: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(dir).map_err(|error| files::unwritable(dir, &error))
+}
+
 /// A directory for each case that is a run, by its number and name.
 pub(super) fn write_all<'a>(
     dir: &Path,

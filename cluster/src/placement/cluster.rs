@@ -1,9 +1,9 @@
 //! A cluster as the policies see it: checked, indexed, and changed only by [`Cluster::start`],
 //! [`Cluster::finish`] and what is in [`crate::placement::live`].
 //!
-//! Made from a [`crate::placement::input::ClusterInput`] by [`crate::placement::check`]. Everything is numbered, and
-//! `cluster[id]` is the thing itself. The waiting tasks of a job are indexed by the nodes and racks that
-//! hold their input ([`crate::placement::waiting`]).
+//! Made from a [`crate::placement::input::ClusterInput`] by [`crate::placement::check`]. Everything is
+//! numbered, and `cluster[id]` is the thing itself. The waiting tasks of a job are indexed by the nodes and
+//! racks that hold their input ([`crate::placement::waiting`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -305,9 +305,9 @@ impl Cluster {
         jobs.max_by_key(|job| self.place(*job))
     }
 
-    /// Puts a waiting task on a free slot; `false`, and nothing done, when the task does not wait, the
-    /// slot is not free or the node can not run it. A node makes a passive task of higher priority than its lowest
-    /// active one active in that one's place (thesis 3.3.2), and so does this.
+    /// Puts a waiting task on a free slot; `false`, and nothing done, when the task does not wait, the slot
+    /// is not free or the node can not run it. A node makes a passive task of higher priority than its
+    /// lowest active one active in that one's place (thesis 3.3.2), and so does this.
     pub fn start(&mut self, task: TaskId, node: NodeId, tier: Tier, now: Duration) -> bool {
         let is_free = self[task].state == State::Waiting && self[node].free(tier) > 0;
         if !is_free || !self.may_run(task, node) {

@@ -7,18 +7,19 @@
 //!
 //! - [`Patience::Skips`], the simple form (Alg. 2): after that many skips a job may start anywhere; a
 //!   start at its input sets the count back to 0;
-//! - [`Patience::Waits`], the form for racks (Alg. 3): after the first wait a job may start in a rack
-//!   with its input, after the second anywhere. It stays at that level, until a start nearer to its
-//!   input lowers it again. A wait is the time since the job was first passed over after its last start
-//!   of a map, so that it ends with the first slot that is free after both waits, however rarely slots
-//!   are freed (4.1: "within a predictable time"). The listing adds up the times from a heartbeat that passes the
-//!   job over to the next one instead, of any node: on N nodes an Nth of a period for each free slot,
-//!   which is no bound in seconds;
+//! - [`Patience::Waits`], the form for racks (Alg. 3): after the first wait a job may start in a rack with
+//!   its input, after the second anywhere. It stays at that level, until a start nearer to its input lowers
+//!   it again. A wait is the time since the job was first passed over after its last start of a map, so
+//!   that it ends with the first slot that is free after both waits, however rarely slots are freed (4.1:
+//!   "within a predictable time"). The listing adds up the times from a heartbeat that passes the job over
+//!   to the next one instead, of any node: on N nodes an Nth of a period for each free slot, which is no
+//!   bound in seconds;
 //! - [`Patience::Offers`], the same counted in slots that pass, as YARN's Capacity scheduler does
 //!   (`node-locality-delay`).
 //!
-//! Reduces are not delayed (4.1). A group below its minimum gives up locality: its jobs take any slot,
-//! as in Hadoop's Fair Scheduler those of a starved pool do. Ours: each free slot of a heartbeat is one of its own.
+//! Reduces are not delayed (4.1). A group below its minimum gives up locality: its jobs take any slot, as
+//! in Hadoop's Fair Scheduler those of a starved pool do. Ours: each free slot of a heartbeat is one of its
+//! own.
 //!
 //! [`skips_for`] is the analysis of section 3.5. It has a job wait anew for each task; the simple form
 //! does not after a start elsewhere, and so misses up to half as often again: 93 % local where 95 % are

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::placement::cluster::{Cluster, JobId, NodeId, TaskId};
 use crate::placement::input::Kind;
 use crate::placement::resources::{Resources, lacking};
-use crate::placement::solver::Costs;
+use crate::placement::solver::{Answer, Costs};
 use crate::placement::turn::{Policy, Reason, Turn, Weight};
 
 /// The policy. It has no state.
@@ -31,9 +31,16 @@ pub struct Dla;
 impl Policy for Dla {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
         let mut left = admit(turn.cluster(), nodes);
+        // Of all matchings; the first that is stopped says so, those after it are as hasty.
+        let (mut steps, mut is_stopped) = (turn.most_steps(), false);
         loop {
             let before = left.len();
-            left = match_once(left, nodes, turn);
+            let found;
+            (left, found) = match_once(left, nodes, turn, steps);
+            if !is_stopped {
+                turn.warn_if_stopped(&found, before);
+            }
+            (steps, is_stopped) = (found.steps_left, is_stopped || found.hasty > 0);
             if left.len() == before {
                 break;
             }
@@ -97,8 +104,13 @@ fn admit(cluster: &Cluster, nodes: &[NodeId]) -> Vec<TaskId> {
     admitted
 }
 
-/// Starts at most one task on each node that holds its input; what is left.
-fn match_once(tasks: Vec<TaskId>, nodes: &[NodeId], turn: &mut Turn<'_>) -> Vec<TaskId> {
+/// Starts at most one task on each node that holds its input; what is left, and the matching.
+fn match_once(
+    tasks: Vec<TaskId>,
+    nodes: &[NodeId],
+    turn: &mut Turn<'_>,
+    most_steps: u64,
+) -> (Vec<TaskId>, Answer) {
     let cluster = turn.cluster();
     let free: Vec<(NodeId, f64)> = with_room(cluster, nodes).collect();
     let columns: BTreeMap<NodeId, usize> =
@@ -122,19 +134,19 @@ fn match_once(tasks: Vec<TaskId>, nodes: &[NodeId], turn: &mut Turn<'_>) -> Vec<
             rows.push(task);
         }
     }
-    // Weights are shares.
-    let Ok(found) = costs.solve(Some(1.0), turn.most_steps()) else { return [rows, left].concat() };
-    for (row, column) in found.columns.into_iter().enumerate() {
-        let matched = column.map(|column| free[column]);
+    // Weights are shares, so there is no fault.
+    let found = costs.solve(Some(1.0), most_steps).unwrap_or_default();
+    for (row, task) in rows.into_iter().enumerate() {
+        let matched = found.columns.get(row).copied().flatten().map(|column| free[column]);
         let started = matched.is_some_and(|(node, idle)| {
             let tier = turn.cluster()[node].next_free();
-            tier.is_some_and(|tier| turn.start(rows[row], node, tier, Reason::Matched(idle)))
+            tier.is_some_and(|tier| turn.start(task, node, tier, Reason::Matched(idle)))
         });
         if !started {
-            left.push(rows[row]);
+            left.push(task);
         }
     }
-    left
+    (left, found)
 }
 
 fn wait_or_move(task: TaskId, nodes: &[NodeId], turn: &mut Turn<'_>) {

@@ -1,15 +1,17 @@
 //! Why a task starts where it does, and why not elsewhere: every node with its verdict and its cost.
 //!
 //! The nodes are those before the plan. A node is feasible if it can run the task and has a free slot; what
-//! happened to that slot in the plan is in its verdict. The cost is the policy's own ([`weigh`](crate::placement::turn::Policy::weigh)): by default
-//! the seconds in which the input moves. The policies that solve for all tasks at once add the *price* of a slot,
-//! a dual variable of their solution: what one more slot on the node would take off the least sum, with as many
-//! starts. A task is on a node at which its cost and the price together are least, so a node with its input is not its place
-//! where others need the slot more.
+//! happened to that slot in the plan is in its verdict. The cost is the policy's own
+//! ([`weigh`](crate::placement::turn::Policy::weigh)): by default the seconds in which the input moves. The
+//! policies that solve for all tasks at once add the *price* of a slot, a dual variable of their solution:
+//! what one more slot on the node would take off the least sum, with as many starts. A task is on a node at
+//! which its cost and the price together are least, so a node with its input is not its place where others
+//! need the slot more.
 //!
-//! Limits: the policy is asked anew, so this takes as long as a plan and, with prices, as long again. `dla` has
-//! no prices: it solves for one task a node, again and again. Beyond ten million pairs of a task and a node
-//! there are none either. That a job waits on purpose is shown for the job, not for each node.
+//! Limits: the policy is asked anew, so this takes as long as a plan and, with prices, as long again. `dla`
+//! has no prices: it solves for one task a node, again and again. Beyond ten million pairs of a task and a
+//! node, and where the solver was stopped, there are none either, and the outcome says so. That a job waits
+//! on purpose is shown for the job, not for each node.
 
 use std::cmp::Ordering;
 
@@ -103,6 +105,8 @@ pub fn explain(entry: &Entry, cluster: &Cluster, task: TaskId) -> Result<Explana
         .fold(outcome(cluster, task, choice.as_ref(), held), |outcome, warning| {
             format!("{outcome}; {warning}")
         });
+    let unpriced = weights.iter().find_map(|weight| weight.unpriced);
+    let outcome = unpriced.map_or(outcome.clone(), |why| format!("{outcome}; no prices: {why}"));
     let of = |(node, weight): (&NodeId, Weight)| {
         let (node, left) = (*node, planned[*node].next_free().is_some());
         let why_not = why_not(cluster, task, node, weight.refused);

@@ -15,8 +15,8 @@ pub struct Fault {
 /// Most faults that are named: a file may have as many as bytes.
 pub const MOST: usize = 1000;
 
-/// The faults of the input, in its order; at least one. The first [`MOST`] are named, and of more the last one says
-/// how many.
+/// The faults of the input, in its order; at least one. The first [`MOST`] are named, and of more the last
+/// one says how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 

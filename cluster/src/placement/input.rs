@@ -1,8 +1,8 @@
 //! The file that `lrs-place plan` reads: a cluster at one moment, as JSON.
 //!
-//! Names refer to names; durations are seconds, sizes bytes. These types only say what is
-//! written. Whether it has this shape is checked by [`crate::placement::shape`], which ignores unknown fields with
-//! a warning; whether it makes sense, all at once, by [`crate::placement::check`]. What a file leaves out is
+//! Names refer to names; durations are seconds, sizes bytes. These types only say what is written. Whether
+//! it has this shape is checked by [`crate::placement::shape`], which ignores unknown fields with a
+//! warning; whether it makes sense, all at once, by [`crate::placement::check`]. What a file leaves out is
 //! unknown and not zero: a policy that needs it refuses the file ([`crate::placement::catalogue::Needs`]).
 //!
 //! ```json

@@ -1,9 +1,11 @@
-//! What a cluster goes through beside starts and ends: jobs arrive, change and are forgotten, tasks are withdrawn,
-//! killed, or lost and wait again, nodes come, drain, go and get other slots, input and bandwidths change. For a
-//! scheduler and a simulator: `lrs-place plan` has one moment only. `cluster/examples/living_cluster.rs` has a loop.
+//! What a cluster goes through beside starts and ends: jobs arrive, change and are forgotten, tasks are
+//! withdrawn, killed, or lost and wait again, nodes come, drain, go and get other slots, input and
+//! bandwidths change. For a scheduler and a simulator: `lrs-place plan` has one moment only.
+//! `cluster/examples/living_cluster.rs` has a loop.
 //!
-//! A caller says what has happened. What cannot have, a task that ends and does not run, changes nothing and is answered
-//! with `false`. What may change which nodes can run a task costs a step for each task that waits.
+//! A caller says what has happened. What cannot have, a task that ends and does not run, changes nothing
+//! and is answered with `false`. What may change which nodes can run a task costs a step for each task that
+//! waits.
 //!
 //! A job that is forgotten gives its number and those of its tasks to later ones, so that a cluster
 //! is as large as what waits and runs in it, however many tasks it has seen.
@@ -170,7 +172,8 @@ impl Cluster {
         self.nodes().find(|node| self[*node].is_gone() && !needed(node))
     }
 
-    /// Nothing starts on a node from now on, and what runs goes on; or it serves again. `false` if it has gone.
+    /// Nothing starts on a node from now on, and what runs goes on; or it serves again. `false` if it has
+    /// gone.
     pub fn drain(&mut self, node: NodeId, drains: bool) -> bool {
         let duty = if drains { Duty::Drains } else { Duty::Serves };
         let is_there = !self[node].is_gone();
@@ -180,10 +183,10 @@ impl Cluster {
         is_there
     }
 
-    /// A node goes for good; what ran there waits again, and is answered. The input that it held is taken to
-    /// be readable from it, as from a copy made elsewhere, until [`Cluster::move_input`] says where it is. That is for
-    /// the tasks that are there: once none of them names it, its number may be a later node's, so whoever
-    /// submits a task afterwards must not name it.
+    /// A node goes for good; what ran there waits again, and is answered. The input that it held is taken
+    /// to be readable from it, as from a copy made elsewhere, until [`Cluster::move_input`] says where it
+    /// is. That is for the tasks that are there: once none of them names it, its number may be a later
+    /// node's, so whoever submits a task afterwards must not name it.
     pub fn leave(&mut self, node: NodeId) -> Vec<TaskId> {
         let lost: Vec<TaskId> = self[node].running().collect();
         self.change(node, |node| node.set_duty(Duty::Gone));

@@ -16,6 +16,11 @@
 //! equal costs the order of the queue decides where the solver leaves a choice.
 //!
 //! Ours: of a node's free slots the active ones are taken first.
+//!
+//! Limits. A task has a cost for each size of nodes ([`crate::placement::sizes`]) in each rack with its
+//! input. Where these are more than five million together, as where thousands of nodes and of tasks have
+//! each a memory figure of its own, the first tasks of the queue are compared, as many as that is enough
+//! for, and a warning says so; the others come when these have started.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +28,7 @@ use crate::placement::cluster::{Cluster, Locality, NodeId, RackId, TaskId};
 use crate::placement::groups::Groups;
 use crate::placement::input::Kind;
 use crate::placement::resources::Resources;
+use crate::placement::sizes::Sizes;
 use crate::placement::solver::{Answer, Costs, MOST_STEPS, needed, prices};
 use crate::placement::task::Task;
 use crate::placement::turn::{Policy, Reason, Turn, Weight};
@@ -73,18 +79,17 @@ impl Lsap {
 
 impl Policy for Lsap {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
-        let problem = Problem::of(*self, turn.cluster(), nodes);
-        let answer = problem.solve(turn.most_steps());
-        if answer.hasty > 0 {
+        let problem = Problem::of(*self, turn.cluster(), nodes, MOST_ENTRIES);
+        if problem.later > 0 {
             turn.warn(format!(
-                "the solver was stopped with {} of {} tasks left, which took what was free: the sum of costs is {:.6}, and no \
-                 plan with as many starts has less than {:.6}",
-                answer.hasty,
+                "the first {} tasks of the queue were compared, and {} come after them: the nodes are of too many sizes, by the \
+                 demands that fit, to compare all",
                 problem.tasks.len(),
-                answer.cost,
-                answer.bound,
+                problem.later,
             ));
         }
+        let answer = problem.solve(turn.most_steps());
+        turn.warn_if_stopped(&answer, problem.tasks.len());
         for (row, column) in answer.columns.into_iter().enumerate() {
             let Some(column) = column else { continue };
             let node = problem.free[column];
@@ -95,31 +100,49 @@ impl Policy for Lsap {
     }
 
     fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
-        let problem = Problem::of(*self, cluster, nodes);
+        self.weigh_within(MOST_STEPS, cluster, nodes, task)
+    }
+}
+
+impl Lsap {
+    fn weigh_within(
+        &self,
+        most_steps: u64,
+        cluster: &Cluster,
+        nodes: &[NodeId],
+        task: TaskId,
+    ) -> Vec<Weight> {
+        let problem = Problem::of(*self, cluster, nodes, MOST_ENTRIES);
         let free = &problem.free;
         let tasks: Vec<TaskId> = waiting(cluster).collect();
         let of_groups = self.of_groups(cluster, &tasks, free);
-        let answer = problem.solve(MOST_STEPS);
+        let answer = problem.solve(most_steps);
+        let unpriced = if answer.hasty > 0 {
+            Some("the solver was stopped, and prices are of a least sum")
+        } else {
+            // What the prices take is each of these with each node, more than once.
+            let is_large = tasks.len().saturating_mul(free.len()) > MOST_PRICED;
+            is_large.then_some("there are too many pairs of a task and a node")
+        };
+        let is_priced = unpriced.is_none();
         let started = answer.columns.iter().enumerate();
         let started: Vec<(usize, usize)> =
             started.filter_map(|(row, node)| Some((row, (*node)?))).collect();
-        // What the prices take is each of these with each node, more than once.
-        let is_small = tasks.len().saturating_mul(free.len()) <= MOST_PRICED;
         let starts: BTreeSet<TaskId> = started.iter().map(|(row, _)| problem.tasks[*row]).collect();
         let mut least = vec![f64::INFINITY; free.len()];
-        for (of_group, other) in of_groups.iter().zip(&tasks).filter(|_| is_small) {
+        for (of_group, other) in of_groups.iter().zip(&tasks).filter(|_| is_priced) {
             for (node, least) in free.iter().zip(&mut least).filter(|_| !starts.contains(other)) {
                 *least = least.min(of_group + self.of_moving(cluster, *other, *node));
             }
         }
         let taken: Vec<usize> = started.iter().map(|(_, node)| *node).collect();
         let cost = |row: usize, node| problem.at(cluster, started[row].0, node);
-        let prices = if is_small { prices(&taken, &least, cost) } else { Vec::new() };
+        let prices = if is_priced { prices(&taken, &least, cost) } else { Vec::new() };
         let prices: BTreeMap<NodeId, f64> = free.iter().copied().zip(prices).collect();
         let own = tasks.iter().position(|other| *other == task).map_or(0.0, |at| of_groups[at]);
         let weight = |node: &NodeId| {
             let cost = Some(own + self.of_moving(cluster, task, *node));
-            Weight { cost, price: prices.get(node).copied(), ..Weight::default() }
+            Weight { cost, price: prices.get(node).copied(), unpriced, ..Weight::default() }
         };
         nodes.iter().map(weight).collect()
     }
@@ -131,6 +154,9 @@ const MOST_PRICED: usize = 10_000_000;
 /// Most pairs of a task and a node that are all compared, to leave out tasks that no best assignment needs.
 const MOST_COMPARED: usize = 1_000_000;
 
+/// Most costs of tasks on nodes and on sets of nodes. A solver takes about 50 bytes for each.
+const MOST_ENTRIES: usize = 5_000_000;
+
 /// The tasks and slots that are compared.
 struct Problem {
     policy: Lsap,
@@ -140,10 +166,12 @@ struct Problem {
     tasks: Vec<TaskId>,
     of_groups: Vec<f64>,
     costs: Costs,
+    /// Tasks that are left out, since there would be too many costs.
+    later: usize,
 }
 
 impl Problem {
-    fn of(policy: Lsap, cluster: &Cluster, nodes: &[NodeId]) -> Problem {
+    fn of(policy: Lsap, cluster: &Cluster, nodes: &[NodeId], most_entries: usize) -> Problem {
         let free: Vec<NodeId> =
             nodes.iter().copied().filter(|node| cluster[*node].next_free().is_some()).collect();
         let mut tasks: Vec<TaskId> = Vec::new();
@@ -160,12 +188,17 @@ impl Problem {
             });
             (tasks, of_groups) = rows.iter().map(|row| (tasks[*row], of_groups[*row])).unzip();
         }
-        let shape = Shape::of(policy, cluster, &free);
+        let shape = Shape::of(policy, cluster, &free, &tasks);
         let mut costs = Costs::new(slots, shape.sets.clone());
-        for (task, of_group) in tasks.iter().zip(&of_groups) {
-            shape.add(&mut costs, *task, *of_group);
+        let mut compared = 0;
+        while compared < tasks.len() && costs.entries() < most_entries {
+            shape.add(&mut costs, tasks[compared], of_groups[compared]);
+            compared += 1;
         }
-        Problem { policy, free, tasks, of_groups, costs }
+        let later = tasks.len() - compared;
+        tasks.truncate(compared);
+        of_groups.truncate(compared);
+        Problem { policy, free, tasks, of_groups, costs, later }
     }
 
     fn solve(&self, most_steps: u64) -> Answer {
@@ -179,43 +212,41 @@ impl Problem {
     }
 }
 
-/// The nodes of a rack that have the same capacity cost a task the same, but for those with its input and pairs with a bandwidth
-/// of their own; so do all that are in no rack with its input.
+/// The nodes of a rack that are of one size cost a task the same, but for those with its input and pairs
+/// with a bandwidth of their own; so do all that are in no rack with its input.
 struct Shape<'a> {
     policy: Lsap,
     cluster: &'a Cluster,
     free: &'a [NodeId],
     /// The column of each node that is free.
     columns: BTreeMap<NodeId, usize>,
-    /// Each capacity that there is, with the set of all nodes that have it.
-    capacities: Vec<(Option<Resources>, usize)>,
-    /// The nodes of a rack with a capacity.
+    /// The capacity of one node of each size, with the set of all nodes of it.
+    sizes: Vec<(Option<Resources>, usize)>,
+    /// The nodes of a rack that are of a size.
     racks: BTreeMap<(RackId, usize), usize>,
     /// All sets: columns.
     sets: Vec<Vec<usize>>,
 }
 
 impl<'a> Shape<'a> {
-    fn of(policy: Lsap, cluster: &'a Cluster, free: &'a [NodeId]) -> Shape<'a> {
+    fn of(policy: Lsap, cluster: &'a Cluster, free: &'a [NodeId], tasks: &[TaskId]) -> Shape<'a> {
         let columns = free.iter().enumerate().map(|(column, node)| (*node, column)).collect();
-        let (capacities, racks, sets) = (Vec::new(), BTreeMap::new(), Vec::new());
-        let mut shape = Shape { policy, cluster, free, columns, capacities, racks, sets };
-        let mut found: BTreeMap<[u64; 4], usize> = BTreeMap::new();
+        let (sizes, racks, sets) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let mut shape = Shape { policy, cluster, free, columns, sizes, racks, sets };
+        let of_nodes = Sizes::of(tasks.iter().map(|task| cluster[*task].demand));
+        let mut found: BTreeMap<[u64; 3], usize> = BTreeMap::new();
         for (column, node) in free.iter().enumerate() {
             let capacity = cluster[*node].capacity;
-            let [cpus, memory, disk] =
-                capacity.unwrap_or_default().fields().map(|(_, amount)| amount.to_bits());
-            let key = [u64::from(capacity.is_some()), cpus, memory, disk];
-            let next = shape.capacities.len();
-            let class = *found.entry(key).or_insert(next);
-            if class == next {
-                shape.capacities.push((capacity, shape.sets.len()));
+            let next = shape.sizes.len();
+            let size = *found.entry(of_nodes.size(capacity)).or_insert(next);
+            if size == next {
+                shape.sizes.push((capacity, shape.sets.len()));
                 shape.sets.push(Vec::new());
             }
-            let all = shape.capacities[class].1;
+            let all = shape.sizes[size].1;
             shape.sets[all].push(column);
             let next = shape.sets.len();
-            let of_rack = *shape.racks.entry((cluster[*node].rack, class)).or_insert(next);
+            let of_rack = *shape.racks.entry((cluster[*node].rack, size)).or_insert(next);
             if of_rack == next {
                 shape.sets.push(Vec::new());
             }
@@ -224,12 +255,13 @@ impl<'a> Shape<'a> {
         shape
     }
 
-    /// What a task costs: on the nodes that are a case of their own, in the racks with its input, and anywhere.
+    /// What a task costs: on the nodes that are a case of their own, in the racks with its input, and
+    /// anywhere.
     fn add(&self, costs: &mut Costs, task: TaskId, of_group: f64) {
         let (cluster, policy) = (self.cluster, self.policy);
         let Task { replicas, demand, bytes, .. } = &cluster[task];
         let may = |capacity: &Option<Resources>| capacity.is_none_or(|room| demand.fits(&room));
-        let classes = || (0..self.capacities.len()).filter(|class| may(&self.capacities[*class].0));
+        let sizes = (0..self.sizes.len()).filter(|size| may(&self.sizes[*size].0));
         let network = cluster.network.as_ref().filter(|_| !matches!(policy, Lsap::Uniform));
         let alpha = if let Lsap::Fair { alpha, .. } = policy { alpha } else { 1.0 };
         let moved = |rate: Option<f64>| {
@@ -245,10 +277,10 @@ impl<'a> Shape<'a> {
         racks.dedup();
         let (mut own, mut shared) = (replicas.clone(), Vec::new());
         let rates = network.map(|network| (network.within_rack, network.between_racks));
-        for class in classes() {
-            shared.push((self.capacities[class].1, moved(rates.map(|(_, between)| between))));
+        for size in sizes {
+            shared.push((self.sizes[size].1, moved(rates.map(|(_, between)| between))));
             for rack in &racks {
-                let Some(set) = self.racks.get(&(*rack, class)).copied() else { continue };
+                let Some(set) = self.racks.get(&(*rack, size)).copied() else { continue };
                 match rates {
                     Some((within, between)) if within > between => {
                         shared.push((set, moved(Some(within))));
@@ -268,6 +300,8 @@ impl<'a> Shape<'a> {
             replicas.iter().flat_map(of).map(|((_, to), _)| *to)
         });
         own.extend(pairs);
+        // What does not fit is in no set of the task.
+        own.retain(|node| may(&cluster[*node].capacity));
         let own = own.into_iter().filter_map(|node| {
             let column = *self.columns.get(&node)?;
             let cost = of_group + policy.of_moving(cluster, task, node);
@@ -316,7 +350,8 @@ mod tests {
     use super::*;
     use crate::placement::check::parse;
 
-    /// Racks, three sizes of nodes, pairs that differ or are cut, bandwidths in a rack above and below those between racks.
+    /// Racks, three sizes of nodes, pairs that differ or are cut, bandwidths in a rack above and below
+    /// those between racks.
     fn cluster(rng: &mut fastrand::Rng) -> Cluster {
         let some = |rng: &mut fastrand::Rng, count: u32| {
             let count_of = rng.usize(0..4);
@@ -365,7 +400,7 @@ mod tests {
             let cluster = cluster(&mut rng);
             let nodes: Vec<NodeId> = cluster.nodes().collect();
             for policy in [Lsap::Uniform, Lsap::Seconds, Lsap::FAIR] {
-                let problem = Problem::of(policy, &cluster, &nodes);
+                let problem = Problem::of(policy, &cluster, &nodes, MOST_ENTRIES);
                 for row in 0..problem.tasks.len() {
                     for column in 0..problem.free.len() {
                         let (sparse, pair) =
@@ -374,6 +409,80 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// Nodes with a memory figure each, and tasks with these demands of memory.
+    fn sized(nodes: u32, demands: &[u32]) -> Cluster {
+        let node = |node: u32| {
+            let memory = 1000 + node;
+            format!(
+                r#"{{"name": "n{node}", "slots": {{"active": 1}}, "capacity": {{"memory_bytes": {memory}}}}}"#
+            )
+        };
+        let task = |(task, memory): (usize, &u32)| {
+            format!(
+                r#"{{"name": "{task}", "replicas": ["n0"], "demand": {{"memory_bytes": {memory}}}}}"#
+            )
+        };
+        let nodes: Vec<String> = (0..nodes).map(node).collect();
+        let tasks: Vec<String> = demands.iter().enumerate().map(task).collect();
+        let text = format!(
+            r#"{{"nodes": [{}], "jobs": [{{"name": "j", "tasks": [{}]}}]}}"#,
+            nodes.join(","),
+            tasks.join(",")
+        );
+        parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn nodes_with_a_figure_each_are_of_as_many_sizes_as_the_tasks_tell_apart() {
+        for (demands, sizes) in [(vec![0; 100], 1), (vec![500; 100], 1), (vec![1050, 500], 2)] {
+            let cluster = sized(200, &demands);
+            let nodes: Vec<NodeId> = cluster.nodes().collect();
+            let problem = Problem::of(Lsap::Uniform, &cluster, &nodes, MOST_ENTRIES);
+            // With the node that has its input.
+            assert!(problem.costs.entries() <= demands.len() * (sizes + 1), "{demands:?}");
+        }
+    }
+
+    #[test]
+    fn where_there_are_too_many_sizes_the_first_tasks_are_compared_and_the_others_come_next() {
+        let demands: Vec<u32> = (0..100).map(|task| 1000 + task).collect();
+        let mut cluster = sized(100, &demands);
+        let nodes: Vec<NodeId> = cluster.nodes().collect();
+        let problem = Problem::of(Lsap::Uniform, &cluster, &nodes, 1000);
+        assert!((10..20).contains(&problem.tasks.len()), "{}", problem.tasks.len());
+        assert_eq!(problem.tasks.len() + problem.later, 100);
+        assert!(problem.costs.entries() < 1200, "{}", problem.costs.entries());
+        let answer = problem.solve(MOST_STEPS);
+        assert!(answer.columns.iter().all(Option::is_some), "{answer:?}");
+        let mut turn = Turn::new(&mut cluster, std::time::Duration::ZERO);
+        Lsap::Uniform.assign(&nodes, &mut turn);
+        assert_eq!(turn.into_choices().len(), 100);
+    }
+
+    /// A row with nothing dearer than its sets is searched for together with others.
+    #[test]
+    fn a_node_with_the_input_that_is_too_small_is_no_case_of_its_own() {
+        let cluster = sized(200, &[1050; 3]);
+        let nodes: Vec<NodeId> = cluster.nodes().collect();
+        let problem = Problem::of(Lsap::Uniform, &cluster, &nodes, MOST_ENTRIES);
+        assert_eq!(problem.costs.entries(), 3, "one set each, and not n0");
+    }
+
+    #[test]
+    fn a_solver_that_was_stopped_has_no_prices_and_says_why() {
+        let cluster = sized(5, &[0; 3]);
+        let nodes: Vec<NodeId> = cluster.nodes().collect();
+        let task = waiting(&cluster).next().unwrap();
+        let weigh = |steps| Lsap::Uniform.weigh_within(steps, &cluster, &nodes, task);
+        for weight in weigh(0) {
+            assert!(weight.cost.is_some() && weight.price.is_none(), "{weight:?}");
+            assert!(weight.unpriced.unwrap().contains("stopped"), "{weight:?}");
+        }
+        for weight in weigh(MOST_STEPS) {
+            assert!(weight.price.is_some() && weight.unpriced.is_none(), "{weight:?}");
         }
     }
 }

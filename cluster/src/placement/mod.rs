@@ -48,6 +48,7 @@ pub mod preempt;
 pub mod resources;
 pub mod saved;
 pub mod shape;
+mod sizes;
 pub mod solver;
 mod task;
 pub mod turn;

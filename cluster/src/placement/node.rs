@@ -123,8 +123,8 @@ impl Node {
         [Tier::Active, Tier::Passive].into_iter().find(|tier| self.free(*tier) > 0)
     }
 
-    /// The tasks that run here, in the order of their start. Collect them, or put one into a variable, before the
-    /// cluster is changed.
+    /// The tasks that run here, in the order of their start. Collect them, or put one into a variable,
+    /// before the cluster is changed.
     pub fn running(&self) -> impl Iterator<Item = TaskId> {
         self.running.iter().map(|(task, _)| *task)
     }

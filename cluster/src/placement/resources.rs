@@ -26,8 +26,7 @@ impl Resources {
 
     /// Whether there is enough of each in `room`.
     pub fn fits(&self, room: &Resources) -> bool {
-        // What was added and taken away again may be short of a last bit.
-        self.pairs(room).all(|(wanted, room)| wanted <= room + wanted * 1e-9)
+        self.pairs(room).all(|(wanted, room)| is_there(wanted, room))
     }
 
     /// The largest share that this is of any resource of `total` (dominant resource fairness).
@@ -52,6 +51,11 @@ impl Resources {
     }
 }
 
+/// Whether there is enough of one resource. What was added and taken away again may be short of a last bit.
+pub(crate) fn is_there(wanted: f64, room: f64) -> bool {
+    wanted <= room + wanted * 1e-9
+}
+
 /// The first resource of which more is wanted than there is: how much, how much there is, and its name.
 pub(crate) fn lacking(
     wanted: &[(&'static str, f64); 3],
@@ -59,8 +63,7 @@ pub(crate) fn lacking(
 ) -> Option<(f64, f64, &'static str)> {
     let units = ["CPUs", "bytes of memory", "bytes of disk"];
     let mut all = wanted.iter().zip(room).zip(units);
-    // The same slack as where it is decided.
-    all.find(|(((_, wanted), (_, room)), _)| *wanted > room + wanted * 1e-9)
+    all.find(|(((_, wanted), (_, room)), _)| !is_there(*wanted, *room))
         .map(|(((_, wanted), (_, room)), unit)| (*wanted, *room, unit))
 }
 

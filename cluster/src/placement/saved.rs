@@ -1,12 +1,13 @@
 //! A cluster and a policy as text, and back: a scheduler that was restarted goes on as if it had not been.
 //!
-//! What is written is the cluster with its numbers, as a forgotten job's number goes to a later one and numbers decide
-//! between equals, and what the policy keeps ([`Policy::save`]). What can be found from the rest is not written: sums, who
-//! waits, by what input. A text that does not fit together is refused, so that no later decision fails on it.
+//! What is written is the cluster with its numbers, as a forgotten job's number goes to a later one and
+//! numbers decide between equals, and what the policy keeps ([`Policy::save`]). What can be found from the
+//! rest is not written: sums, who waits, by what input. A text that does not fit together is refused, so
+//! that no later decision fails on it.
 //!
 //! This is no input file: it is for the program that wrote it, of the same [`VERSION`]. Times are the
-//! caller's own, so its clock must go on from where it was. What a [`crate::placement::preempt`] counts is not
-//! in it: groups wait for their timeouts anew.
+//! caller's own, so its clock must go on from where it was. What a [`crate::placement::preempt`] counts is
+//! not in it: groups wait for their timeouts anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,9 +6,10 @@
 //! a file of a later program with the same `version` is read by an earlier one.
 //!
 //! Of the schema's words those are read that it uses: `$ref`, `anyOf` with null, `type`, `enum`,
-//! `properties`, `required`, `items`, and `format` for what a whole number can be. Other bounds are for readers
-//! of the schema: [`crate::placement::check`] has them, with all else that is about more than one field.
-//! The whole file is in memory twice for a moment. A field that is written twice is a fault, and ends the reading.
+//! `properties`, `required`, `items`, and `format` for what a whole number can be. Other bounds are for
+//! readers of the schema: [`crate::placement::check`] has them, with all else that is about more than one
+//! field. The whole file is in memory twice for a moment. A field that is written twice is a fault, and
+//! ends the reading.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,8 +24,8 @@ use serde_json::{Map, Value};
 use crate::placement::fault::{Collected, Fault, Faults, MOST};
 use crate::placement::input::{ClusterInput, VERSION};
 
-/// Most numbers, texts, lists and objects of a file: each takes up to 100 bytes of memory. A cluster of 10,000 nodes
-/// and 100,000 tasks has a million.
+/// Most numbers, texts, lists and objects of a file: each takes up to 100 bytes of memory. A cluster of
+/// 10,000 nodes and 100,000 tasks has a million.
 const MOST_VALUES: usize = 5_000_000;
 
 /// The JSON Schema of the input, as text.
@@ -231,8 +232,8 @@ fn found(value: &Value) -> String {
     }
 }
 
-/// Reads JSON in which no field of an object is there twice: serde_json would take the last. So many values may
-/// come.
+/// Reads JSON in which no field of an object is there twice: serde_json would take the last. So many values
+/// may come.
 #[derive(Clone, Copy)]
 struct Once<'a>(&'a Cell<usize>);
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
 pub use crate::placement::passed::PassedOver;
-use crate::placement::solver::MOST_STEPS;
+use crate::placement::solver::{Answer, MOST_STEPS};
 
 /// A policy: decides which waiting tasks start on which free slots.
 ///
@@ -62,6 +62,8 @@ pub struct Weight {
     pub cost: Option<f64>,
     /// What one more slot there would take off the sum of all costs.
     pub price: Option<f64>,
+    /// Why the policy has no prices this time, where it has them otherwise.
+    pub unpriced: Option<&'static str>,
     /// Why the policy would not start it there, although the node can run it.
     pub refused: Option<String>,
 }
@@ -86,7 +88,7 @@ impl<'a> Turn<'a> {
         Turn { cluster, now, most_steps: MOST_STEPS, choices, held, warnings }
     }
 
-    /// Allows a solver so many steps each time, instead of [`MOST_STEPS`]; some ten million are a second.
+    /// Allows a solver so many steps for the turn, instead of [`MOST_STEPS`]; 25 to 75 million are a second.
     pub fn with_most_steps(self, most_steps: u64) -> Turn<'a> {
         Turn { most_steps, ..self }
     }
@@ -131,6 +133,17 @@ impl<'a> Turn<'a> {
     /// Says what the policy could not take into account: the plan has it as a warning.
     pub fn warn(&mut self, what: String) {
         self.warnings.insert(what);
+    }
+
+    /// Says that a solver was stopped with `answer` for so many tasks, if it was.
+    pub(crate) fn warn_if_stopped(&mut self, answer: &Answer, tasks: usize) {
+        if answer.hasty > 0 {
+            self.warn(format!(
+                "the solver was stopped with {} of {tasks} tasks left, which took what was free: the sum of costs is {:.6}, and \
+                 no plan with as many starts has less than {:.6}",
+                answer.hasty, answer.cost, answer.bound,
+            ));
+        }
     }
 
     /// Keeps the waiting tasks of a job waiting; the last reason counts.

@@ -8,9 +8,9 @@
 //!    ([`lrs_core::colocation`]);
 //! 3. where more slots are free than tasks wait, the next task of the queue: waiting gains nothing.
 //!
-//! Only the first jobs of the queue are looked at, those that run included ([`Wco::pool`]): so no job
-//! is passed over for ever by later ones that suit better. [`crate::placement::cluster::Cluster::learn`] corrects
-//! a rate with every task that ends (adjustment).
+//! Only the first jobs of the queue are looked at, those that run included ([`Wco::pool`]): so no job is
+//! passed over for ever by later ones that suit better. [`crate::placement::cluster::Cluster::learn`]
+//! corrects a rate with every task that ends (adjustment).
 
 use lrs_core::colocation::{Advice, Question, Running, evaluate};
 use lrs_core::units::Share;

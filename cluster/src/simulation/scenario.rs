@@ -287,6 +287,9 @@ impl Default for Once {
     }
 }
 
+/// Most tasks and slots for the solver alone.
+const MOST_ROWS: f64 = 1e6;
+
 /// Most jobs of a mix, and most tasks of all of them together: what waits is in memory.
 pub(crate) const MOST_JOBS: u64 = 1_000_000;
 const MOST_TASKS: u64 = 10_000_000;
@@ -393,6 +396,9 @@ impl Scenario {
         if let Some(analysis) = self.analysis {
             number("analysis.nodes", analysis.nodes as f64, 1.0, 1e9);
             number("analysis.tasks", f64::from(analysis.tasks), 0.0, 1e7);
+        }
+        if let Some(rows) = self.solver {
+            number("solver", rows as f64, 1.0, MOST_ROWS);
         }
         let timed = self.jobs().iter().filter(|class| class.at_seconds.is_some()).count();
         if timed > 0 && (timed < self.jobs().len() || self.arrivals.repeat != 1) {

@@ -136,3 +136,32 @@ fn a_log_is_simulated_and_written_down() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("cannot write "), "{ended:?}");
 }
+
+/// The runs may take an hour, and end before they are over.
+#[test]
+fn a_file_stays_as_it_is_until_the_runs_are_over() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let suite = "title = 'A'\nseeds = 1\npolicies = ['fifo']\n[[job]]\nname = 'j'\nmaps = 1\n";
+    std::fs::write(at("suite.toml"), suite).unwrap();
+    std::fs::write(at("all.json"), "before").unwrap();
+    std::fs::set_permissions(at("all.json"), PermissionsExt::from_mode(0o640)).unwrap();
+    symlink("all.json", at("link")).unwrap();
+    let run = |traces: &str| {
+        lrs_place(&["simulate", &at("suite.toml"), "--json", &at("link"), "--traces", traces])
+    };
+    let ended = run(&at("all.json/traces"));
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "before the first run");
+    assert!(ended.err.contains("cannot write ") && ended.err.contains("traces"), "{ended:?}");
+    assert_eq!(std::fs::read_to_string(at("all.json")).unwrap(), "before");
+    let ended = run(&at("traces"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(std::fs::read_to_string(at("all.json")).unwrap().starts_with('['));
+    assert!(std::fs::symlink_metadata(at("link")).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(at("all.json")).unwrap().permissions().mode() & 0o777, 0o640);
+    let mut left: Vec<_> =
+        directory.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["all.json", "link", "suite.toml", "traces"]);
+}

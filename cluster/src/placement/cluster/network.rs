@@ -1,7 +1,7 @@
 //! How fast input moves from node to node: two bandwidths, and pairs of nodes that differ.
 //!
-//! A transfer takes its size by the bandwidth, however many there are at once; only a simulation can have links that are
-//! shared (`simulation/links.rs`).
+//! A transfer takes its size by the bandwidth, however many there are at once; only a simulation can have
+//! links that are shared (`simulation/links.rs`).
 
 use std::collections::BTreeMap;
 

@@ -212,6 +212,66 @@ fn a_search_that_is_stopped_says_how_far_it_may_be_off() {
     assert!(stopped > 100 && worse > 20, "{stopped}, {worse}");
 }
 
+/// One cost far beyond the others, of which there is a second pass without it, or a part of one.
+#[test]
+fn whatever_the_steps_the_cost_is_that_of_the_answer_and_more_steps_do_not_make_it_worse() {
+    let mut rng = fastrand::Rng::with_seed(22);
+    let mut gained = 0;
+    for round in 0..100 {
+        let mut costs = Costs::new(vec![1; 8], Vec::new());
+        for row in 0..8 {
+            let cost = |column| if (row, column) == (0, 0) { 1e30 } else { rng.f64() };
+            let own: Vec<f64> = (0..8).map(cost).collect();
+            costs.add(own.into_iter().enumerate().map(|(column, cost)| (column, Some(cost))), []);
+        }
+        let mut least = f64::INFINITY;
+        for steps in 0..600 {
+            let answer = costs.solve(None, steps).unwrap();
+            let taken = answer.columns.iter().enumerate();
+            let sum: f64 = taken.filter_map(|(row, of)| Some(costs.at(row, (*of)?))).sum();
+            assert!((answer.cost - sum).abs() <= 1e-12 * sum, "{round} {steps}: {answer:?}, {sum}");
+            if answer.hasty == 0 {
+                assert!(sum <= least * (1.0 + 1e-12), "{round} {steps}: {sum} after {least}");
+                gained += usize::from(sum < least);
+                least = sum;
+            }
+        }
+        assert!(least.is_finite(), "{round}");
+    }
+    // The first pass of each round, and the second one.
+    assert!(gained > 150, "{gained}");
+}
+
+/// Most columns are forbidden to each row, so that a search walks over them again and again.
+#[test]
+fn columns_that_a_search_walks_over_are_steps() {
+    let (columns, forbidden) = (200, 150);
+    let mut costs = Costs::new(vec![1; columns], vec![(0..columns).collect()]);
+    for _ in 0..columns {
+        costs.add((0..forbidden).map(|column| (column, None)), [(0, 1.0)]);
+    }
+    // The first look at each row takes three quarters of them.
+    let answer = costs.solve(None, 40_000).unwrap();
+    assert!(answer.hasty > 100, "{}", answer.hasty);
+    assert_eq!(starts(&answer), columns - forbidden);
+    assert_eq!(costs.solve(None, MOST_STEPS).unwrap().hasty, 0);
+}
+
+/// Each row moves to the next column, so that the last one can have the first.
+#[test]
+fn one_long_search_is_given_up_and_leaves_the_others_as_they_are() {
+    let rows = 2000;
+    let mut costs = Costs::new(vec![1; rows + 1], Vec::new());
+    (0..rows).for_each(|row| costs.add([(row, Some(0.0)), (row + 1, Some(1.0))], []));
+    costs.add([(0, Some(0.0))], []);
+    let own: Vec<Option<usize>> = (0..rows).map(Some).collect();
+    let answer = costs.solve(None, 1000).unwrap();
+    assert_eq!((answer.hasty, answer.columns), (1, [&own[..], &[None]].concat()));
+    let moved: Vec<Option<usize>> = (1..=rows).map(Some).collect();
+    let answer = costs.solve(None, MOST_STEPS).unwrap();
+    assert_eq!((answer.hasty, answer.columns), (0, [&moved[..], &[Some(0)]].concat()));
+}
+
 /// By hand: the third row saves 3 with a second middle column; with a second left one the second row goes
 /// there for 1 and the third takes its place. A new right one saves nothing.
 #[test]

@@ -1,6 +1,7 @@
 //! DLAforBT: matching, waiting, admission.
 
 use super::*;
+use crate::placement::dla::Dla;
 
 fn cpus(cpus: f64) -> Resources {
     Resources { cpus, ..Resources::default() }
@@ -61,4 +62,28 @@ fn dla_admits_jobs_by_their_largest_share() {
     let plan = planned("dla", &cluster);
     assert!(plan.assigned.iter().all(|task| task.job == "k"), "{plan:?}");
     assert_eq!((plan.assigned.len(), plan.summary.waiting), (2, 2));
+}
+
+/// The warnings of one turn with so many steps, with `tasks` that are all at home on a.
+fn warnings(tasks: &[(&str, &str)], steps: u64) -> Vec<String> {
+    let mut input = with_cpus([4.0; 4], vec![job("j", 0, tasks)]);
+    input.nodes.iter_mut().for_each(|node| node.slots.active = 4);
+    let mut cluster = check(input).unwrap();
+    let nodes: Vec<_> = cluster.nodes().collect();
+    let mut turn = Turn::new(&mut cluster, Duration::ZERO).with_most_steps(steps);
+    Dla.assign(&nodes, &mut turn);
+    turn.into_outcome().1.into_iter().collect()
+}
+
+#[test]
+fn dla_says_that_the_solver_was_stopped_and_has_its_steps_for_all_matchings() {
+    let four = [("m0", "a"), ("m1", "a"), ("m2", "a"), ("m3", "a")];
+    let stopped = warnings(&four, 0);
+    assert_eq!(stopped.len(), 1, "{stopped:?}");
+    assert!(stopped[0].starts_with("the solver was stopped with "), "{stopped:?}");
+    // The first matching needs as many steps as that of these alone, and then there are more.
+    let needs =
+        |tasks: &[(&str, &str)]| (0..10_000).find(|steps| warnings(tasks, *steps).is_empty());
+    let (two, four) = (needs(&four[..2]).unwrap(), needs(&four).unwrap());
+    assert!(four > 3 * two, "{two}, {four}");
 }

@@ -1,7 +1,9 @@
 //! Why not there: verdicts, costs and prices of small cases, by hand.
 
+use crate::placement::cluster::{NodeId, TaskId};
 use crate::placement::explain::{Explanation, Verdict, explain, find_task};
 use crate::placement::input::{NetworkInput, PairInput};
+use crate::placement::turn::{Policy, Weight};
 
 use super::*;
 
@@ -118,4 +120,19 @@ fn a_task_is_found_by_its_name_or_by_that_of_its_job_too() {
     let what = |named| found(named).unwrap_err().what;
     assert_eq!(what("m0"), "\"m0\" is \"j/m0\" and \"k/m0\"; name it as JOB/TASK");
     assert_eq!(what("m2"), "there is no task \"m2\"; name it as JOB/TASK");
+}
+
+#[test]
+fn the_outcome_says_why_there_are_no_prices() {
+    struct Unpriced;
+    impl Policy for Unpriced {
+        fn assign(&mut self, _: &[NodeId], _: &mut Turn<'_>) {}
+        fn weigh(&self, _: &Cluster, nodes: &[NodeId], _: TaskId) -> Vec<Weight> {
+            vec![Weight { unpriced: Some("so many"), ..Weight::default() }; nodes.len()]
+        }
+    }
+    let entry = Entry { make: |_| Box::new(Unpriced), ..*Entry::find("fifo").unwrap() };
+    let cluster = two_for_one_slot();
+    let explained = explain(&entry, &cluster, find_task(&cluster, "m0").unwrap()).unwrap();
+    assert!(explained.outcome.ends_with("; no prices: so many"), "{}", explained.outcome);
 }
