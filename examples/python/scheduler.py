@@ -12,8 +12,8 @@ import grpc
 from lrs.v1 import shaper_pb2 as lrs
 from lrs.v1.shaper_pb2_grpc import ShaperStub
 
-# Half a second of computing.
-COMMAND = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"]
+# Waits for its admission, so that it cannot end before; then half a second of computing.
+COMMAND = [sys.executable, "-c", "import sys, time\nsys.stdin.read()\nwhile time.process_time() < 0.5: pass"]
 
 node = ShaperStub(grpc.insecure_channel(sys.argv[1] if sys.argv[1:] else "unix:/run/lrs/lrsd.sock"))
 waiting = [f"task-{number}" for number in range(8)]
@@ -23,9 +23,10 @@ story = {}  # id: [name, what became of it ...]
 
 def start(name, reservation):
     """Starts a task in the slot that was promised."""
-    process = subprocess.Popen(COMMAND)
+    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE)
     request = lrs.AdmitRequest(pid=process.pid, name=name, job="example", reservation=reservation.id)
     task = node.Admit(request).task
+    process.stdin.close()
     running[task.id] = process
     story[task.id] = [name, lrs.Tier.Name(task.tier).removeprefix("TIER_").lower()]
 

@@ -22,10 +22,11 @@ struct Task {
     story: Vec<String>,
 }
 
-/// Some tenths of a second of computing.
+/// Waits for its admission, so that it cannot end before; then some tenths of a second of computing.
 fn command() -> std::io::Result<Child> {
-    let compute = "head -c 200M /dev/zero | sha256sum";
-    Command::new("sh").args(["-c", compute]).stdout(Stdio::null()).spawn()
+    let compute = "read -r _; head -c 200M /dev/zero | sha256sum";
+    let (stdin, stdout) = (Stdio::piped(), Stdio::null());
+    Command::new("sh").args(["-c", compute]).stdin(stdin).stdout(stdout).spawn()
 }
 
 /// Starts what waits, while there are free slots.
@@ -43,7 +44,7 @@ async fn fill(
             Err(status) => return Err(status.into()),
         };
         let Some(name) = waiting.pop_front() else { break };
-        let process = command()?;
+        let mut process = command()?;
         let request = AdmitRequest {
             pid: i32::try_from(process.id())?,
             name: Some(name.clone()),
@@ -53,6 +54,7 @@ async fn fill(
         };
         let task =
             node.admit(request).await?.into_inner().task.ok_or("an answer without a task")?;
+        drop(process.stdin.take());
         let tier = match task.tier() {
             Tier::Active => "active",
             _ => "passive",

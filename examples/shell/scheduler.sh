@@ -8,12 +8,13 @@ bus=("${@:---system}")
 
 lrs() { busctl "${bus[@]}" call -- org.lrs.Shaper1 /org/lrs/Shaper1 org.lrs.Shaper1.Manager "$@"; }
 
-# Some tenths of a second of computing.
-compute() { sha256sum < <(head -c 200M /dev/zero) >/dev/null; }
+# Waits for its admission, so that it cannot end before; then some tenths of a second of computing.
+compute() { read -r _ && sha256sum < <(head -c 200M /dev/zero) >/dev/null; }
 
 declare -A name tier
-refused=$(mktemp)
-trap 'rm -f "$refused"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+refused=$work/refused
 
 for number in {0..7}; do
     # Answers: signature, id, tier, end.
@@ -22,10 +23,12 @@ for number in {0..7}; do
         wait -n # No free slot: a task that ends frees one.
     done
     read -r _ promised at _ <<<"${reservation//\"/}"
-    compute &
+    mkfifo "$work/go-$number"
+    compute <"$work/go-$number" &
     task=$(lrs Admit 'ia{sv}' $! 3 name s "task-$number" job s example reservation s "$promised")
     read -r _ id _ <<<"${task//\"/}"
     name[$id]=task-$number tier[$id]=$at
+    echo >"$work/go-$number"
 done
 wait
 

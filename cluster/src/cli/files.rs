@@ -7,11 +7,13 @@
 )]
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use lrs_host::trust::{create_without_waiting, objection_in, open_regular, read_whole};
+use lrs_host::trust::{create_without_waiting, objection_in, open_regular, own, read_whole};
 use lrs_term::Failure;
 
 /// Opens a file to read it.
@@ -51,8 +53,9 @@ pub(super) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("cannot write {}: {error}", path.display()))
 }
 
-/// A file that stays as it is until all is known that goes into it: a regular one is replaced as a whole then. What is no
-/// regular file is open until then.
+/// A file that stays as it is until all is known that goes into it: a regular one is replaced as a whole
+/// then, or written anew where it is another's, has several names or its directory takes no other file. What
+/// is no regular file is open until then.
 pub(super) struct Sink<'a> {
     path: &'a Path,
     to: To,
@@ -60,6 +63,8 @@ pub(super) struct Sink<'a> {
 
 enum To {
     Opened(File),
+    /// A regular file, to be emptied first.
+    Kept(File),
     /// The file, past links, and its mode where there is one now.
     Replaced(PathBuf, Option<Permissions>),
 }
@@ -67,36 +72,47 @@ enum To {
 impl<'a> Sink<'a> {
     /// What cannot be written is a failure now.
     pub(super) fn create(path: &'a Path) -> Result<Sink<'a>, Failure> {
+        let is_named = !path.as_os_str().as_bytes().ends_with(b"/");
         let to = match (fs::metadata(path), fs::symlink_metadata(path)) {
-            (Ok(found), _) if found.is_file() => replaced(path, found.permissions()),
-            (Err(error), Err(_)) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(To::Replaced(path.to_owned(), None))
+            (Ok(found), _) if found.is_file() => existing(path, &found),
+            (Err(error), Err(_)) if error.kind() == io::ErrorKind::NotFound && is_named => {
+                try_beside(path, None).map(|()| To::Replaced(path.to_owned(), None))
             }
-            _ => return Ok(Sink { path, to: To::Opened(create(path)?) }),
+            _ => create_without_waiting(path).map(To::Opened),
         };
-        let tried = to.and_then(|to| {
-            if let To::Replaced(path, mode) = &to {
-                let (beside, _) = open_beside(path, mode.as_ref())?;
-                fs::remove_file(beside)?;
-            }
-            Ok(Sink { path, to })
-        });
-        tried.map_err(|error| unwritable(path, &error))
+        let to = to.map_err(|error| unwritable(path, &error))?;
+        Ok(Sink { path, to })
     }
 
     pub(super) fn write(self, text: &str) -> Result<(), Failure> {
         let written = match self.to {
             To::Opened(mut file) => file.write_all(text.as_bytes()),
-            To::Replaced(path, mode) => replace(&path, mode.as_ref(), text),
+            To::Kept(mut file) => file.set_len(0).and_then(|()| file.write_all(text.as_bytes())),
+            // A file that is a mount of its own cannot be replaced, only written.
+            To::Replaced(path, mode) => {
+                replace(&path, mode.as_ref(), text).or_else(|_| fs::write(&path, text))
+            }
         };
         written.map_err(|error| unwritable(self.path, &error))
     }
 }
 
-/// A file that is there, and that its mode lets us write.
-fn replaced(path: &Path, mode: Permissions) -> io::Result<To> {
-    OpenOptions::new().write(true).open(path)?;
-    Ok(To::Replaced(path.canonicalize()?, Some(mode)))
+/// A regular file that is there.
+fn existing(path: &Path, found: &Metadata) -> io::Result<To> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let is_ours = found.uid() == own()[1] && found.nlink() == 1;
+    let mode = found.permissions();
+    let path = path.canonicalize()?;
+    Ok(match is_ours && try_beside(&path, Some(&mode)).is_ok() {
+        true => To::Replaced(path, Some(mode)),
+        false => To::Kept(file),
+    })
+}
+
+/// Whether a file can be made in the directory of another.
+fn try_beside(path: &Path, mode: Option<&Permissions>) -> io::Result<()> {
+    let (beside, _) = open_beside(path, mode)?;
+    fs::remove_file(beside)
 }
 
 /// A new file in the directory of another, of this process.

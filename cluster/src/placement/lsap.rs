@@ -18,9 +18,10 @@
 //! Ours: of a node's free slots the active ones are taken first.
 //!
 //! Limits. A task has a cost for each size of nodes ([`crate::placement::sizes`]) in each rack with its
-//! input. Where these are more than five million together, as where thousands of nodes and of tasks have
-//! each a memory figure of its own, the first tasks of the queue are compared, as many as that is enough
-//! for, and a warning says so; the others come when these have started.
+//! input, and for each pair with a bandwidth of its own. Where these are more than five million together,
+//! as where thousands of nodes and of tasks have each a memory figure of its own, the first tasks of the
+//! queue are compared, as many as that is enough for, and a warning says so; the others come when these
+//! have started.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,8 +83,8 @@ impl Policy for Lsap {
         let problem = Problem::of(*self, turn.cluster(), nodes, MOST_ENTRIES);
         if problem.later > 0 {
             turn.warn(format!(
-                "the first {} tasks of the queue were compared, and {} come after them: the nodes are of too many sizes, by the \
-                 demands that fit, to compare all",
+                "the first {} tasks of the queue were compared, and {} come after them: with sizes of nodes by the demands that \
+                 fit, racks and pairs with a bandwidth of their own there are too many costs to compare all",
                 problem.tasks.len(),
                 problem.later,
             ));
@@ -100,25 +101,27 @@ impl Policy for Lsap {
     }
 
     fn weigh(&self, cluster: &Cluster, nodes: &[NodeId], task: TaskId) -> Vec<Weight> {
-        self.weigh_within(MOST_STEPS, cluster, nodes, task)
+        self.weigh_within((MOST_STEPS, MOST_ENTRIES), cluster, nodes, task)
     }
 }
 
 impl Lsap {
     fn weigh_within(
         &self,
-        most_steps: u64,
+        (most_steps, most_entries): (u64, usize),
         cluster: &Cluster,
         nodes: &[NodeId],
         task: TaskId,
     ) -> Vec<Weight> {
-        let problem = Problem::of(*self, cluster, nodes, MOST_ENTRIES);
+        let problem = Problem::of(*self, cluster, nodes, most_entries);
         let free = &problem.free;
         let tasks: Vec<TaskId> = waiting(cluster).collect();
         let of_groups = self.of_groups(cluster, &tasks, free);
         let answer = problem.solve(most_steps);
         let unpriced = if answer.hasty > 0 {
             Some("the solver was stopped, and prices are of a least sum")
+        } else if problem.later > 0 {
+            Some("not all tasks were compared, and prices are of a least sum")
         } else {
             // What the prices take is each of these with each node, more than once.
             let is_large = tasks.len().saturating_mul(free.len()) > MOST_PRICED;
@@ -472,16 +475,18 @@ mod tests {
     }
 
     #[test]
-    fn a_solver_that_was_stopped_has_no_prices_and_says_why() {
+    fn a_solver_that_was_stopped_or_had_not_all_tasks_has_no_prices_and_says_why() {
         let cluster = sized(5, &[0; 3]);
         let nodes: Vec<NodeId> = cluster.nodes().collect();
         let task = waiting(&cluster).next().unwrap();
-        let weigh = |steps| Lsap::Uniform.weigh_within(steps, &cluster, &nodes, task);
-        for weight in weigh(0) {
-            assert!(weight.cost.is_some() && weight.price.is_none(), "{weight:?}");
-            assert!(weight.unpriced.unwrap().contains("stopped"), "{weight:?}");
+        let weigh = |most| Lsap::Uniform.weigh_within(most, &cluster, &nodes, task);
+        for (most, why) in [((0, MOST_ENTRIES), "stopped"), ((MOST_STEPS, 1), "not all tasks")] {
+            for weight in weigh(most) {
+                assert!(weight.cost.is_some() && weight.price.is_none(), "{weight:?}");
+                assert!(weight.unpriced.unwrap().contains(why), "{weight:?}");
+            }
         }
-        for weight in weigh(MOST_STEPS) {
+        for weight in weigh((MOST_STEPS, MOST_ENTRIES)) {
             assert!(weight.price.is_some() && weight.unpriced.is_none(), "{weight:?}");
         }
     }

@@ -140,7 +140,7 @@ impl<'a> Turn<'a> {
         if answer.hasty > 0 {
             self.warn(format!(
                 "the solver was stopped with {} of {tasks} tasks left, which took what was free: the sum of costs is {:.6}, and \
-                 no plan with as many starts has less than {:.6}",
+                 no plan with as many starts of these has less than {:.6}",
                 answer.hasty, answer.cost, answer.bound,
             ));
         }

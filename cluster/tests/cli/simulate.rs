@@ -164,4 +164,12 @@ fn a_file_stays_as_it_is_until_the_runs_are_over() {
         directory.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["all.json", "link", "suite.toml", "traces"]);
+
+    // A second name stays one of the same file, and a name of a directory is none of a file.
+    std::fs::write(at("all.json"), "before").unwrap();
+    std::fs::hard_link(at("all.json"), at("second")).unwrap();
+    assert_eq!(run(&at("traces")).code, Some(0));
+    assert!(std::fs::read_to_string(at("second")).unwrap().starts_with('['));
+    let ended = lrs_place(&["simulate", &at("suite.toml"), "--json", &at("missing/")]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "before the first run");
 }
