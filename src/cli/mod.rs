@@ -59,7 +59,7 @@ use args::{Cli, Command, ConfigCommand, RunArgs};
 pub fn main() -> ExitCode {
     lrs_host::accounts::without_modules();
     complete::answer();
-    // Help is grouped only where it is shown: to write it takes longer than to parse what is good.
+    // Only help needs the groups, and writing them takes longer than parsing a command.
     let matches = Cli::command().try_get_matches().or_else(|error| match error.kind() {
         ErrorKind::DisplayHelp => groups::grouped(Cli::command()).try_get_matches(),
         _ => Err(error),

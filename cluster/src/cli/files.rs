@@ -88,10 +88,11 @@ impl<'a> Sink<'a> {
         let written = match self.to {
             To::Opened(mut file) => file.write_all(text.as_bytes()),
             To::Kept(mut file) => file.set_len(0).and_then(|()| file.write_all(text.as_bytes())),
-            // A file that is a mount of its own cannot be replaced, only written.
-            To::Replaced(path, mode) => {
-                replace(&path, mode.as_ref(), text).or_else(|_| fs::write(&path, text))
-            }
+            To::Replaced(path, mode) => match replace(&path, mode.as_ref(), text) {
+                // A mount of its own cannot be replaced, only written. After any other error the file stays as it was.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => fs::write(&path, text),
+                replaced => replaced,
+            },
         };
         written.map_err(|error| unwritable(self.path, &error))
     }
