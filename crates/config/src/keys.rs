@@ -299,9 +299,11 @@ table! {
     Restart io: DiskTiers = DiskTiers::Weights, r#"true, "weights", "idle" or false"#, disk_tiers;
     /// How long a thread of a task that computes keeps the CPU before the next one of its tier has it
     /// (Linux 6.12 or newer), while its task is passive, or one of more active tasks than CPUs: each
-    /// switch empties the caches. "auto": 100 ms, the longest that the kernel takes, where it has such
-    /// slices. "off": always the kernel's own. A slice that a program has chosen itself is left alone.
-    Restart slice: SliceSetting = SliceSetting::Auto, r#""auto", "off" or a duration from "1ms" to "100ms""#, slice;
+    /// switch empties the caches. "off": always the kernel's own: long ones made threads of the kernel
+    /// wait for up to half a second as tasks came and went (docs/experiments/slices.md). "auto": 100 ms,
+    /// the longest that the kernel takes, where it has such slices. A slice that a program has chosen
+    /// itself is left alone.
+    Restart slice: SliceSetting = SliceSetting::Off, r#""auto", "off" or a duration from "1ms" to "100ms""#, slice;
     /// CPU weight of all tasks of LRS together against the other groups of the node, in units of
     /// cpu.weight (100 is neutral; on cgroup v1 it is converted to cpu.shares). "auto": 100 for
     /// each CPU that active tasks use or wait for, at most one for each active slot; idle, behind

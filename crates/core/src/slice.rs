@@ -2,8 +2,8 @@
 //! sched-eevdf.rst; `sched_setattr(2)`).
 //!
 //! Each switch between tasks that fill a cache costs the time in which the cache is filled again:
-//! a millisecond, beside slices of 4 ms (docs/experiments/slices.md). So what computes gets long slices
-//! where it would share a CPU with others like it:
+//! a millisecond, beside slices of 4 ms (docs/experiments/slices.md). So with long slices, which
+//! `tiers.slice` asks for, these are for what computes and would share a CPU with others like it:
 //!
 //! - A passive task with a computing rate of [`COMPUTES`] or more. Active ones preempt it at once, since
 //!   its group is idle.
