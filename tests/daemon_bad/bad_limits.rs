@@ -1,5 +1,6 @@
 //! Too few threads or descriptors: an end in words, or service; never a panic.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -38,6 +39,16 @@ impl Drop for Pids {
             eprintln!("left behind: {stays}");
         }
     }
+}
+
+/// Its descriptors, and what each is of.
+fn descriptors(pid: i32) -> BTreeMap<u64, String> {
+    let dir = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(Result::unwrap);
+    let of = |fd: fs::DirEntry| {
+        let link = fs::read_link(fd.path()).ok()?.display().to_string();
+        Some((fd.file_name().to_str()?.parse().ok()?, link))
+    };
+    dir.filter_map(of).collect()
 }
 
 /// Starts it: it serves and ends in order (true), or ends by itself with a reason.
@@ -97,11 +108,25 @@ fn a_start_without_descriptors_says_so() {
 #[test]
 #[ignore = "needs root and cgroups"]
 fn a_running_daemon_without_descriptors_tells_its_clients_and_its_log_once() {
-    let daemon = Daemon::start("full", &format!("daemon.sample_period = \"60s\"\n{TWO}"));
-    let dir = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap();
-    let held: Vec<u64> =
-        dir.filter_map(|fd| fd.unwrap().file_name().to_str()?.parse().ok()).collect();
-    let free = (0..).find(|fd| !held.contains(fd)).unwrap();
+    let settings = format!("daemon.sample_period = \"60s\"\n{TWO}");
+    // The descriptor that it keeps for this has to be below the limit that is set here, which it
+    // is not if something else had a lower one for a moment as it started.
+    let start = |n| {
+        let daemon = Daemon::start(&format!("full-{n}"), &settings);
+        let held = descriptors(daemon.pid());
+        let free = (0..).find(|fd| !held.contains_key(fd))?;
+        // It is another one of the socket that lrsd listens on (flags 00010000).
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+        let path = daemon.socket().display().to_string();
+        let listens = |row: &&str| row.contains(" 00010000 ") && row.ends_with(&path);
+        let row = sockets.lines().find(listens).expect("a socket that is listened on");
+        let link = format!("socket:[{}]", row.split_whitespace().nth(6).unwrap());
+        let same: Vec<u64> =
+            held.iter().filter(|(_, of)| **of == link).map(|(fd, _)| *fd).collect();
+        assert_eq!(same.len(), 2, "{held:?}");
+        (same[1] < free).then_some((daemon, free))
+    };
+    let (daemon, free) = (0..10).find_map(start).expect("a spare descriptor below those in use");
     let pid = Pid::from_raw(daemon.pid());
     let before = getrlimit(Resource::Nofile);
     let fewer = Rlimit { current: Some(free), ..before };
