@@ -51,6 +51,41 @@ enum CpuForm {
     V2,
 }
 
+impl CpuForm {
+    fn parse(self, text: &[u8]) -> Option<Duration> {
+        match self {
+            CpuForm::V1 => parse::cpuacct_usage(text),
+            CpuForm::V2 => parse::cpu_stat_usage(text),
+        }
+    }
+}
+
+/// The files that may have the CPU time of a group: the first that exists has.
+fn cpu_files(dirs: &GroupDirs) -> impl Iterator<Item = (PathBuf, CpuForm)> {
+    let file = |dir: &Option<PathBuf>, name, form| Some((dir.as_ref()?.join(name), form));
+    [
+        file(&dirs.cpuacct, "cpuacct.usage", CpuForm::V1),
+        file(&dirs.cpuacct, "cpu.stat", CpuForm::V2),
+        file(&dirs.unified, "cpu.stat", CpuForm::V2),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// CPU time, read once and now, by no more than an open file: see [`super::read_cpu`].
+pub(super) fn read_cpu_once(dirs: &GroupDirs) -> Option<Option<Duration>> {
+    let mut buffer = Vec::new();
+    for (path, form) in cpu_files(dirs) {
+        match read_once(&path, &mut buffer) {
+            Ok(text) => return Some(form.parse(text)),
+            Err(error) if is_gone(&error) => {}
+            Err(_) => return Some(None),
+        }
+    }
+    // Of a group without such a file not even that is known, unless the group is gone.
+    dirs.cpuacct.as_ref().is_none_or(|dir| dir.exists()).then_some(None)
+}
+
 /// The last known resident memory and how far the present round has come.
 #[derive(Debug, Default)]
 struct Resident {
@@ -80,13 +115,6 @@ impl GroupReader {
             let dir = dir.as_ref()?;
             names.iter().map(|name| dir.join(name)).find(|path| path.exists())
         };
-        let v1 = first_present(&dirs.cpuacct, &["cpuacct.usage"])
-            .map(|path| (KeptFile::new(path), CpuForm::V1));
-        let v2 = || {
-            first_present(&dirs.cpuacct, &["cpu.stat"])
-                .or_else(|| first_present(&dirs.unified, &["cpu.stat"]))
-                .map(|path| (KeptFile::new(path), CpuForm::V2))
-        };
         // The recursive file counts processes that the task put into groups of its own.
         const IO: [&str; 3] = [
             "blkio.throttle.io_service_bytes_recursive",
@@ -94,8 +122,9 @@ impl GroupReader {
             "io.stat",
         ];
         let pressure = dirs.unified.as_ref().filter(|dir| dir.join("cpu.pressure").exists());
+        let cpu = cpu_files(&dirs).find(|(path, _)| path.exists());
         GroupReader {
-            cpu: v1.or_else(v2),
+            cpu: cpu.map(|(path, form)| (KeptFile::new(path), form)),
             io: first_present(&dirs.io, &IO).map(KeptFile::new),
             bytes: None,
             cpu_before: None,
@@ -171,13 +200,9 @@ impl GroupReader {
     pub(super) fn read_cpu(&mut self, context: &mut Context<'_>) -> Option<TaskSample> {
         let mut sample = TaskSample::default();
         if let Some((file, form)) = &mut self.cpu {
-            let parse = match form {
-                CpuForm::V1 => parse::cpuacct_usage,
-                CpuForm::V2 => parse::cpu_stat_usage,
-            };
             match file.read(context.descriptors, context.buffer) {
                 Ok(text) => {
-                    sample.cpu = parse(text);
+                    sample.cpu = form.parse(text);
                     if sample.cpu.is_none() {
                         context.problems.push(form_problem(file.path()));
                     }

@@ -159,10 +159,9 @@ pub fn read_oom_kills(dirs: &GroupDirs) -> Option<u64> {
 }
 
 /// CPU time of a group, read once and now; `None` within: it cannot be read. Answers `None` when the
-/// group is gone.
+/// group is gone. The loop asks this ten times a second of tasks in the I/O lane.
 pub fn read_cpu(dirs: &GroupDirs) -> Option<Option<Duration>> {
-    let dirs = GroupDirs { io: None, ..dirs.clone() };
-    read_now(dirs, group::GroupReader::read_cpu).map(|sample| sample.cpu)
+    group::read_cpu_once(dirs)
 }
 
 fn read_now(
