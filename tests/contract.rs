@@ -173,7 +173,8 @@ fn weights(subject: &mut impl Subject, group: &Group) {
 
 fn counters(subject: &mut impl Subject, group: &Group) {
     let world = subject.world();
-    let cpu = world.cpu_time(group).expect("it is there").expect("CPU is counted");
+    let cpu = world.cpu_time(group, &mut Default::default());
+    let cpu = cpu.expect("it is there").expect("CPU is counted");
     assert!(world.figures(group, &[]).expect("it is there").cpu.expect("as above") >= cpu);
 }
 
@@ -233,6 +234,8 @@ fn an_end(subject: &mut impl Subject) {
     let world = subject.world();
     assert_eq!(world.drift(&group, Level::Active, &PLAN).unwrap(), [], "weighed before it moved");
     assert!(world.remove(&group).is_err(), "a group with a process in it stays");
+    let mut kept = Default::default();
+    assert!(world.cpu_time(&group, &mut kept).is_some());
     subject.end(process);
     // Nothing in it would be thawed by a move.
     subject.world().freeze(&group, true).unwrap();
@@ -240,7 +243,8 @@ fn an_end(subject: &mut impl Subject) {
     subject.world().begin(job.into());
     assert!(matches!(subject.answered(SECOND), Message::Released { result: Ok(None), .. }));
     subject.world().remove(&group).unwrap();
-    assert!(subject.world().cpu_time(&group).is_none());
+    assert!(subject.world().cpu_time(&group, &mut kept).is_none());
+    assert!(subject.world().cpu_time(&group, &mut Default::default()).is_none());
 }
 
 fn in_place(subject: &mut impl Subject) {

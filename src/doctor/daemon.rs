@@ -70,7 +70,8 @@ pub(super) fn group(facts: &Facts, options: &DoctorOptions) -> Check {
 }
 
 /// Descriptors that lrsd keeps free for clients and its own files, and those that it likes to keep
-/// open for each task (CPU, disk, two of pressure, two weights, threads, `cgroup.events`, a pidfd).
+/// open for each task (CPU, disk, two of pressure, two weights, threads, `cgroup.events`, a pidfd); a few
+/// in the I/O lane have one more.
 const HEADROOM: u64 = 1024;
 const FILES_PER_TASK: u64 = 9;
 

@@ -34,7 +34,7 @@ pub struct DescriptorLimit {
 }
 
 impl DescriptorLimit {
-    /// How many files the sampler may keep open: the limit less 1024, and never more than
+    /// How many files may be kept open: the limit less 1024, and never more than
     /// half of it, because each task also needs a pidfd, a watch and perhaps a client.
     pub fn sampler_budget(&self) -> u64 {
         self.soft.saturating_sub(HEADROOM).min(self.soft / 2)
@@ -59,7 +59,7 @@ pub fn raise_descriptor_limit() -> Result<DescriptorLimit, LimitError> {
     Ok(DescriptorLimit { soft_before, soft: hard.max(soft_before), hard })
 }
 
-/// The descriptors the sampler may keep. Clones share the count.
+/// The descriptors that files read again and again may keep. Clones share the count.
 #[derive(Clone, Debug)]
 pub struct Descriptors {
     free: Arc<AtomicU64>,
@@ -100,7 +100,7 @@ impl Drop for Hold {
     }
 }
 
-/// A file read every cycle.
+/// A file read again and again.
 #[derive(Debug)]
 pub struct KeptFile {
     path: PathBuf,

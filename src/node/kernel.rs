@@ -15,10 +15,12 @@ use crate::core::neighbours::RootWeight;
 use crate::core::sample::TaskSample;
 use crate::core::task::{Attachment, Halt};
 use crate::executor::world::{Facts, Identity, Kernel, Move, Whereabouts};
-use crate::sample;
+use crate::sample::{self, KeptCpuFile};
 use crate::units::{Pid, ProcessRef};
 
 impl Kernel for Node {
+    type CpuFile = KeptCpuFile;
+
     fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -154,8 +156,8 @@ impl Kernel for Node {
         Some(TaskSample { memory_peak, oom_kills: sample::read_oom_kills(&group.dirs), ..last })
     }
 
-    fn cpu_time(&self, group: &Group) -> Option<Option<Duration>> {
-        sample::read_cpu(&group.dirs)
+    fn cpu_time(&mut self, group: &Group, file: &mut KeptCpuFile) -> Option<Option<Duration>> {
+        file.read(&group.dirs, &self.descriptors, &mut self.buffer)
     }
 
     fn release(&mut self, group: &Group, keep_stopped: bool) -> Result<Option<Halt>, CgroupError> {

@@ -49,6 +49,7 @@ use crate::executor::turn::Happened;
 use crate::executor::world::{
     Facts, HowEnded, Jobs, Key, NotStored, Pin, Records, Settings, Storable, Watch,
 };
+use crate::kernfs::files::Descriptors;
 use crate::rights::Rights;
 use crate::state::{StateError, Store};
 use crate::units::{Pid, ProcessRef};
@@ -85,6 +86,10 @@ pub struct Node {
     unreaped: BTreeMap<TaskId, (ProcessRef, Key)>,
     /// Kept, since each step asks for them: a promotion takes no lock for that.
     facts: Facts,
+    /// For the files of CPU time that the loop reads, shared with the sampler.
+    descriptors: Descriptors,
+    /// Kept, so that such a reading allocates nothing.
+    buffer: Vec<u8>,
     /// The loop is to end.
     stop: bool,
 }

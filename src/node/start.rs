@@ -88,6 +88,7 @@ pub fn start(parts: Parts) -> Result<(Loop<Node>, Remote), StartError> {
     let own_groups = own_groups.collect();
     let first = sampler.sample(now.boot, &[]);
     let whole_disks = sampler.whole_disks();
+    let descriptors = sampler.descriptors();
     let (workers, messages, inbox) = Workers::start(Arc::clone(&tree), sampler, watcher.waker())
         .map_err(|source| StartError::Thread { what: "a worker", source })?;
     let waker = watcher.waker();
@@ -141,6 +142,8 @@ pub fn start(parts: Parts) -> Result<(Loop<Node>, Remote), StartError> {
         ready: Vec::new(),
         unreaped: BTreeMap::new(),
         facts,
+        descriptors,
+        buffer: Vec::new(),
         stop: false,
     };
     Ok((Loop::resume(node, resumed, now), remote))

@@ -63,7 +63,7 @@ pub(super) fn split_cpu(
     }
     pause(BEFORE)?;
     let used = || {
-        let of = |dirs| sample::read_cpu(dirs).flatten();
+        let of = |dirs| sample::read_final(dirs)?.cpu;
         let used = of(active.dirs()).zip(of(passive.dirs()));
         used.ok_or_else(|| refused("the CPU time of its groups cannot be read".to_owned()))
     };

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::cpu::CpuFile;
 use super::threads::Watch;
 use super::{ReportedFiles, TaskPressure, TaskSample};
 use crate::cgroup::GroupDirs;
@@ -32,7 +33,7 @@ const RESIDENT_STEP: usize = 8;
 #[derive(Debug)]
 pub(super) struct GroupReader {
     pub(super) dirs: GroupDirs,
-    cpu: Option<(KeptFile, CpuForm)>,
+    cpu: Option<CpuFile>,
     io: Option<KeptFile>,
     /// Bytes read and written at the last reading.
     bytes: Option<(Bytes, Bytes)>,
@@ -41,49 +42,6 @@ pub(super) struct GroupReader {
     pressure: Option<[KeptFile; 2]>,
     resident: Resident,
     pub(super) watch: Watch,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum CpuForm {
-    /// cpuacct.usage
-    V1,
-    /// cpu.stat
-    V2,
-}
-
-impl CpuForm {
-    fn parse(self, text: &[u8]) -> Option<Duration> {
-        match self {
-            CpuForm::V1 => parse::cpuacct_usage(text),
-            CpuForm::V2 => parse::cpu_stat_usage(text),
-        }
-    }
-}
-
-/// The files that may have the CPU time of a group: the first that exists has.
-fn cpu_files(dirs: &GroupDirs) -> impl Iterator<Item = (PathBuf, CpuForm)> {
-    let file = |dir: &Option<PathBuf>, name, form| Some((dir.as_ref()?.join(name), form));
-    [
-        file(&dirs.cpuacct, "cpuacct.usage", CpuForm::V1),
-        file(&dirs.cpuacct, "cpu.stat", CpuForm::V2),
-        file(&dirs.unified, "cpu.stat", CpuForm::V2),
-    ]
-    .into_iter()
-    .flatten()
-}
-
-/// CPU time, read once and now, by no more than an open file: see [`super::read_cpu`].
-pub(super) fn read_cpu_once(dirs: &GroupDirs) -> Option<Option<Duration>> {
-    let mut buffer = Vec::new();
-    for (path, form) in cpu_files(dirs) {
-        match read_once(&path, &mut buffer) {
-            Ok(text) => return Some(form.parse(text)),
-            Err(error) if is_gone(&error) => {}
-            Err(_) => return Some(None),
-        }
-    }
-    // Of a group without such a file not even that is known, unless the group is gone.
-    dirs.cpuacct.as_ref().is_none_or(|dir| dir.exists()).then_some(None)
 }
 
 /// The last known resident memory and how far the present round has come.
@@ -122,9 +80,8 @@ impl GroupReader {
             "io.stat",
         ];
         let pressure = dirs.unified.as_ref().filter(|dir| dir.join("cpu.pressure").exists());
-        let cpu = cpu_files(&dirs).find(|(path, _)| path.exists());
         GroupReader {
-            cpu: cpu.map(|(path, form)| (KeptFile::new(path), form)),
+            cpu: CpuFile::of(&dirs),
             io: first_present(&dirs.io, &IO).map(KeptFile::new),
             bytes: None,
             cpu_before: None,
@@ -171,7 +128,7 @@ impl GroupReader {
     /// submitted, buffered writes at the flusher's group; v2 also counts what a flusher writes
     /// back for the task (cgroup-v2.rst, "Writeback").
     fn bytes_need_cpu(&self) -> bool {
-        matches!(self.cpu, Some((_, CpuForm::V1)))
+        self.cpu.as_ref().is_some_and(CpuFile::is_v1)
     }
 
     pub(super) fn read_bytes(
@@ -199,16 +156,11 @@ impl GroupReader {
     /// CPU time alone. `None`: the group is gone.
     pub(super) fn read_cpu(&mut self, context: &mut Context<'_>) -> Option<TaskSample> {
         let mut sample = TaskSample::default();
-        if let Some((file, form)) = &mut self.cpu {
+        if let Some(file) = &mut self.cpu {
             match file.read(context.descriptors, context.buffer) {
-                Ok(text) => {
-                    sample.cpu = form.parse(text);
-                    if sample.cpu.is_none() {
-                        context.problems.push(form_problem(file.path()));
-                    }
-                }
-                Err(error) if is_gone(&error) => return None,
-                Err(error) => context.problems.push(read_problem(file.path(), &error)),
+                Ok(Some(time)) => sample.cpu = Some(time),
+                Ok(None) => return None,
+                Err(problem) => context.problems.push(problem),
             }
         }
         Some(sample)

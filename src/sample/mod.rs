@@ -17,7 +17,6 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::cgroup::{GroupDirs, MemoryGroups};
 use crate::kernfs::files::{Descriptors, LimitError};
@@ -25,6 +24,7 @@ use crate::kernfs::name;
 use crate::kernfs::parse::{self, Odd};
 use crate::units::Bytes;
 
+mod cpu;
 mod group;
 mod node;
 mod parents;
@@ -37,6 +37,7 @@ pub use crate::core::sample::{
     TaskPressure, TaskSample, ThreadCounters, ThreadLook,
 };
 pub use crate::executor::group::TaskSource;
+pub use cpu::KeptCpuFile;
 pub use node::cpus::{CpuReader, CpuReading, QuotaDirs};
 pub use sampler::Sampler;
 
@@ -156,12 +157,6 @@ pub fn read_memory_peak(dirs: &GroupDirs) -> Option<Bytes> {
 pub fn read_oom_kills(dirs: &GroupDirs) -> Option<u64> {
     let text = std::fs::read(dirs.memory.as_ref()?.join("memory.events")).ok()?;
     parse::keyed(&text, b"oom_kill")
-}
-
-/// CPU time of a group, read once and now; `None` within: it cannot be read. Answers `None` when the
-/// group is gone. The loop asks this ten times a second of tasks in the I/O lane.
-pub fn read_cpu(dirs: &GroupDirs) -> Option<Option<Duration>> {
-    group::read_cpu_once(dirs)
 }
 
 fn read_now(

@@ -118,7 +118,7 @@ impl Sampler {
         self.node.whole_disks().to_vec()
     }
 
-    /// The budget behind them, for other files that are read every cycle.
+    /// The budget behind them, for the files of the loop.
     pub fn descriptors(&self) -> Descriptors {
         self.files.descriptors.clone()
     }

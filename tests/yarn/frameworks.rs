@@ -7,6 +7,8 @@ mod spark;
 mod streaming;
 mod tez;
 
+pub use streaming::submit as submit_streaming;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;

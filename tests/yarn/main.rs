@@ -26,6 +26,7 @@ mod command;
 mod executor;
 mod failover;
 mod frameworks;
+mod loans;
 mod modes;
 mod offers;
 mod opportunistic;

@@ -5,18 +5,24 @@
 //! [`CYCLES`] lends its slot. It keeps its active weight, which costs nothing while it sleeps, and the
 //! first passive task that computes gets active weights as well, until the lender wakes.
 //!
-//! - Idle is a cycle in which the task wanted less than [`IDLE`] of a CPU and waited for disks less than
-//!   that. A task that others froze or stopped is idle at once.
+//! - Idle is a cycle in which the task used less than [`IDLE`] of a CPU, its waits for one included, and
+//!   waited for disks less than that. Where it waited for CPUs longer, up to [`MOST_WAIT`] of the time, what
+//!   it used is held against the rest of the time, and its mean since its admission must not say that it
+//!   computes: beside services the threads of a reducer wait for CPUs several times as long as they compute,
+//!   but so does a task that is starved. A task that others froze or stopped is idle at once.
 //! - Who lends is [`looked`](Loans::look) at every [`LOOK`](crate::lane::LOOK), while anybody borrows. One that
-//!   used more than [`WAKES`] of a CPU since then lends no more, and the loan that was made last ends,
-//!   whoever it is: no borrower has a certain slot. So for up to 100 ms a lender and a borrower share a CPU
-//!   as equals.
+//!   used more than [`WAKES`] of a CPU from one look to the next computes a burst, as a JVM does that fetches
+//!   the output of a map or collects garbage; one that does so again up to the look after has woken. It lends
+//!   no more, and the loan that was made last ends, whoever it is: no borrower has a certain slot. So for
+//!   about a quarter of a second a lender and a borrower share a CPU as equals; until the end of the cycle
+//!   where the lender computes every other 100 ms.
 //! - One that woke has to be idle for twice as many cycles before it lends again, at most
 //!   [`MOST_CYCLES`], so that weights are seldom written. After [`FORGIVEN`] of lending it begins anew.
 //! - A borrower stays in its passive slot in all counts, and what schedulers are offered knows no loans.
 //!
-//! Limits. Where the kernel has no PSI, a cycle says nothing of waits, and the task has to be idle by its
-//! mean since its admission as well. A task that works by the network alone and computes little is idle
+//! Limits. Where the kernel has no PSI, a cycle says nothing of waits, and the mean since the admission decides
+//! with it. PSI averages a wait over the CPUs: a task that is starved on many of them in turn is idle here
+//! where its mean does not say that it computes. A task that works by the network alone and computes little is idle
 //! here: what it lends is CPU that it does not use.
 
 use std::collections::BTreeMap;
@@ -34,13 +40,16 @@ pub const CYCLES: u32 = 2;
 /// The most of it, for one that woke again and again.
 const MOST_CYCLES: u32 = 64;
 
-/// After so long a loan, a lender that wakes needs [`CYCLES`] again.
-const FORGIVEN: Duration = Duration::from_secs(600);
+/// After it lent for so long, a lender that wakes needs [`CYCLES`] again: two writes of weights a minute are few.
+const FORGIVEN: Duration = Duration::from_secs(60);
 
 /// Part of a CPU, and of the time on disks, below which a task is idle.
 pub const IDLE: f64 = 0.05;
 
-/// Part of a CPU that a lender uses when it has woken.
+/// Part of the time waited for CPUs above which a task was not idle, whatever it used.
+const MOST_WAIT: f64 = 0.5;
+
+/// Part of a CPU that a lender uses, from look to look, when it has woken.
 pub const WAKES: f64 = 0.2;
 
 /// What a cycle says of an active task.
@@ -48,7 +57,7 @@ pub const WAKES: f64 = 0.2;
 pub struct Holder {
     /// The task.
     pub task: TaskId,
-    /// It hardly wanted CPU or disk.
+    /// It hardly used CPU or disk, and waited for neither.
     pub idle: bool,
     /// Others froze or stopped it.
     pub halted: bool,
@@ -64,6 +73,9 @@ struct Record {
     lends: Option<BootTime>,
     /// Its CPU counter, when it was looked at last.
     looked: Option<(BootTime, Duration)>,
+    /// It used more than [`WAKES`] of a CPU up to the last look.
+    #[serde(default)]
+    computes: bool,
     halted: bool,
 }
 
@@ -87,14 +99,20 @@ pub struct Loans {
     pub(super) changed: bool,
 }
 
-/// Whether a task was idle in `interval`; `None`: it hardly used a CPU, and what it waited for is not known.
+/// Whether a task was idle in `interval`; `None`: it hardly used a CPU, and its mean has to say whether it
+/// would have.
 pub fn is_idle(interval: &Interval) -> Option<bool> {
     let part = |time: Duration| time.as_secs_f64() / interval.elapsed.as_secs_f64();
-    if part(interval.cpu) >= IDLE {
+    let used = part(interval.cpu);
+    if used >= IDLE {
         return Some(false);
     }
     let waits = interval.pressure?;
-    Some(part(interval.cpu + waits.cpu_some) < IDLE && part(waits.io_some) < IDLE)
+    let waited = part(waits.cpu_some);
+    if part(waits.io_some) >= IDLE || waited >= MOST_WAIT || used >= IDLE * (1.0 - waited) {
+        return Some(false);
+    }
+    (used + waited < IDLE).then_some(true)
 }
 
 impl Loans {
@@ -102,7 +120,14 @@ impl Loans {
     pub fn cycle(&mut self, active: &[Holder], now: BootTime) {
         let mut before = std::mem::take(&mut self.active);
         for Holder { task, idle, halted } in active {
-            let new = Record { idle: 0, needs: CYCLES, lends: None, looked: None, halted: false };
+            let new = Record {
+                idle: 0,
+                needs: CYCLES,
+                lends: None,
+                looked: None,
+                computes: false,
+                halted: false,
+            };
             let mut record = before.remove(task).unwrap_or(new);
             if *idle {
                 record.idle = record.idle.saturating_add(1);
@@ -144,7 +169,8 @@ impl Loans {
                 cpu.saturating_sub(before).as_secs_f64() / elapsed
             });
             record.looked = cpu.map(|cpu| (now, cpu));
-            if cpu.is_none() && !record.halted || used.is_some_and(|used| used > WAKES) {
+            let computed = std::mem::replace(&mut record.computes, used > Some(WAKES));
+            if cpu.is_none() && !record.halted || computed && record.computes {
                 record.wake(now);
                 self.changed = true;
             }
@@ -223,14 +249,14 @@ mod tests {
         let cycles = (1..10).find(|n| cycle(&mut loans, true, 6000 + 3000 * n));
         assert_eq!(cycles, Some(4));
         // A long loan begins anew.
-        assert!(cycle(&mut loans, true, 800_000));
-        assert!(!cycle(&mut loans, false, 803_000));
-        assert!(!cycle(&mut loans, true, 806_000));
-        assert!(cycle(&mut loans, true, 809_000));
+        assert!(cycle(&mut loans, true, 78_000));
+        assert!(!cycle(&mut loans, false, 81_000));
+        assert!(!cycle(&mut loans, true, 84_000));
+        assert!(cycle(&mut loans, true, 87_000));
     }
 
     #[test]
-    fn a_lender_that_uses_a_fifth_of_a_cpu_has_woken() {
+    fn a_lender_that_uses_a_fifth_of_a_cpu_for_longer_than_a_burst_has_woken() {
         let mut loans = Loans::default();
         cycle(&mut loans, true, 0);
         cycle(&mut loans, true, 3000);
@@ -241,7 +267,21 @@ mod tests {
         };
         assert!(look(3100, Some(5000)), "the first look has nothing to compare");
         assert!(look(3200, Some(5019)));
-        assert!(!look(3300, Some(5040)));
+        assert!(look(3300, Some(5100)), "a burst");
+        assert!(look(3400, Some(5110)));
+        assert!(look(3500, Some(5131)), "another one");
+        assert!(!look(3600, Some(5152)));
+
+        // Without a borrower, what it used before counts no more.
+        let lent = |n: u64| 3600 + 3000 * n;
+        assert_eq!((1..9).find(|n| cycle(&mut loans, true, lent(*n))), Some(4));
+        loans.look(&[(SLEEPER, Some(Duration::from_secs(6)))], at(16_000));
+        loans.look(&[(SLEEPER, Some(Duration::from_millis(6050)))], at(16_100));
+        loans.set_borrowers(&[]);
+        loans.set_borrowers(&[TaskId { epoch: 1, number: 2 }]);
+        loans.look(&[(SLEEPER, Some(Duration::from_millis(6100)))], at(16_200));
+        loans.look(&[(SLEEPER, Some(Duration::from_millis(6150)))], at(16_300));
+        assert!(loans.lends(SLEEPER), "the first burst since");
     }
 
     #[test]
@@ -256,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_cpu_or_a_disk_is_not_idle() {
+    fn who_hardly_computes_and_waits_is_idle_unless_waits_hide_what_it_would_compute() {
         let idle = |cpu, waits: Option<(u64, u64)>| {
             is_idle(&Interval {
                 elapsed: Duration::from_secs(3),
@@ -271,7 +311,11 @@ mod tests {
         };
         assert_eq!(idle(90, Some((10, 10))), Some(true), "a reducer that waits for maps");
         assert_eq!(idle(160, None), Some(false));
-        assert_eq!(idle(10, Some((400, 0))), Some(false));
+        assert_eq!(idle(60, Some((400, 0))), None, "the same beside services, or starved");
+        assert_eq!(idle(60, Some((1470, 0))), None, "on two CPUs in turn");
+        assert_eq!(idle(120, Some((700, 0))), Some(false), "more than a twentieth of the rest");
+        assert_eq!(idle(10, Some((1510, 0))), Some(false));
+        assert_eq!(idle(0, Some((2990, 0))), Some(false), "it got no CPU");
         assert_eq!(idle(10, Some((0, 400))), Some(false));
         assert_eq!(idle(10, None), None);
     }

@@ -102,8 +102,7 @@ use std::sync::Arc;
 use tokio::sync::watch as watch_channel;
 
 use crate::found::HintSender;
-use crate::group::TaskSource;
-use crate::group::WeightPlan;
+use crate::group::{Group, TaskSource, WeightPlan};
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
 use claim::Requester;
@@ -124,6 +123,7 @@ use pacing::Pacing;
 use postponed::Postponed;
 use root_weight::RootState;
 use taken::Taken;
+use world::World;
 
 pub use command::cgroup_error;
 pub use recover::Resumed;
@@ -132,7 +132,7 @@ pub use tickets::{KEY_BYTES, Tickets};
 pub use units::unit_stopped;
 
 /// The loop and everything it owns.
-pub struct Loop<W> {
+pub struct Loop<W: World> {
     core: Shaper,
     state: State<W>,
     /// `None`: no client records.
@@ -141,7 +141,7 @@ pub struct Loop<W> {
 
 /// Takes what happened and carries out what the core decided. It reads the core and cannot change
 /// it: what it notices waits in [`Inputs`] until it is done.
-struct Executor<'a, W> {
+struct Executor<'a, W: World> {
     core: &'a Shaper,
     state: &'a mut State<W>,
     /// When this turn began.
@@ -149,7 +149,7 @@ struct Executor<'a, W> {
 }
 
 /// What the loop has beside the core.
-struct State<W> {
+struct State<W: World> {
     /// The node.
     world: W,
     config: Config,
@@ -209,6 +209,8 @@ struct State<W> {
     running: lrs_api::proto::Running,
     /// The task that was looked at last.
     cpu_looked: Option<TaskId>,
+    /// Of the tasks that are looked at; with the group that each is of, for a task may get another one.
+    cpu_files: BTreeMap<TaskId, (Arc<Group>, W::CpuFile)>,
     cycles: u64,
     /// How long the last reading took.
     reading_took: Option<std::time::Duration>,

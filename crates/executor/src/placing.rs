@@ -345,7 +345,7 @@ impl<W: World> Executor<'_, W> {
             (Attachment::None, None) => None,
             // On v1 an owner may have made its group with the cpu controller alone.
             (Attachment::InPlace, Some(process))
-                if self.state.world.cpu_time(&group).flatten().is_none() =>
+                if self.state.world.figures(&group, &[]).is_none_or(|now| now.cpu.is_none()) =>
             {
                 Some(TaskSource::Processes(process))
             }
@@ -364,6 +364,7 @@ impl<W: World> Executor<'_, W> {
         process: Option<ProcessRef>,
     ) -> Option<Box<Entry>> {
         let mut entry = self.state.entries.remove(&id)?;
+        self.state.cpu_files.remove(&id);
         self.state.taken.forget(id);
         if let Some(process) = process {
             self.state.mains.remove(&process);

@@ -152,6 +152,7 @@ impl<W: World> Loop<W> {
             next_cpu_look: now.boot,
             running: lrs_api::proto::Running::default(),
             cpu_looked: None,
+            cpu_files: BTreeMap::new(),
             cycles: 0,
             reading_took: None,
             cpus,

@@ -318,7 +318,9 @@ impl<W: World> Executor<'_, W> {
     }
 
     fn take_looks(&mut self) {
-        if self.core.looked_at().next().is_some() && self.now.boot >= self.state.next_cpu_look {
+        if self.core.looked_at().next().is_none() {
+            self.state.cpu_files.clear();
+        } else if self.now.boot >= self.state.next_cpu_look {
             self.look_at_cpu();
         }
     }

@@ -101,6 +101,10 @@ pub enum Move<'a> {
 
 /// The node's cgroups and processes: at once, in microseconds, on the loop's own thread.
 pub trait Kernel {
+    /// The file with the CPU time of one group, open from the first reading on; dropped when no other is
+    /// to come.
+    type CpuFile: Default;
+
     /// What the node can do now.
     fn facts(&self) -> &Facts;
 
@@ -237,8 +241,8 @@ pub trait Kernel {
     /// The counters of `group` now, with the bytes of `disks`; `None`: it is gone.
     fn figures(&self, group: &Group, disks: &[(u32, u32)]) -> Option<TaskSample>;
 
-    /// Its CPU time alone; within, `None`: that is not known.
-    fn cpu_time(&self, group: &Group) -> Option<Option<Duration>>;
+    /// Its CPU time alone; within, `None`: that is not known. `file`: a new one, or the same group's.
+    fn cpu_time(&mut self, group: &Group, file: &mut Self::CpuFile) -> Option<Option<Duration>>;
 
     /// Gives the processes of an own group back, or its weights to one in place. Answers what keeps
     /// the processes where they are: that others froze it, or stopped it where `keep_stopped`.

@@ -21,6 +21,31 @@ fn script(cluster: &mut Cluster, name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// Counts words with a map for each of their files, which is to write each word on a line of its own.
+/// `libs` and `settings` are of the framework that runs it.
+pub fn submit(
+    cluster: &mut Cluster,
+    libs: &[&Path],
+    settings: &[String],
+    words: &Words,
+    map: &str,
+    reduces: u32,
+    out: &Path,
+) -> Job {
+    let map = script(cluster, "map", map);
+    // A key without a value may end in a tab.
+    let reduce = "uniq -c | sed -E 's/^ *([0-9]+) ([^\t]*)\t?$/\\2\t\\1/'";
+    let reduce = script(cluster, "reduce", reduce);
+    let mut line = settings.to_vec();
+    line.push("-Dmapreduce.job.maps=1".to_owned());
+    line.push(format!("-Dmapreduce.job.reduces={reduces}"));
+    let files = ["-input", show(words.dir()), "-output", show(out), "-mapper", show(&map)];
+    line.extend([&files[..], &["-reducer", show(&reduce)]].concat().into_iter().map(str::to_owned));
+    let own = framework("applications/lib");
+    let client = cluster.client_of(&[libs, &[own.as_path()]].concat(), CLIENT, &line);
+    Job::of(client, "streaming".to_owned())
+}
+
 /// Counts words with three maps, which are held, and a reduce.
 pub struct Counting {
     pub held: HeldContainers,
@@ -34,20 +59,9 @@ impl Counting {
         let held = HeldContainers::new(cluster);
         let words = Words::write(&cluster.fresh("words"), 3, 500);
         let map = format!("{}\ntr -s ' ' '\\n' | sed '/^$/d'", held.command());
-        let map = script(cluster, "map", &map);
-        // A key without a value may end in a tab.
-        let reduce = "uniq -c | sed -E 's/^ *([0-9]+) ([^\t]*)\t?$/\\2\t\\1/'";
-        let reduce = script(cluster, "reduce", reduce);
         let out = cluster.fresh("counts");
-        let mut line = settings.to_vec();
-        let fixed = ["-Dmapreduce.job.maps=1", "-Dmapreduce.job.reduces=1", "-input"];
-        line.extend(fixed.map(str::to_owned));
-        let files = [show(words.dir()), "-output", show(&out), "-mapper", show(&map), "-reducer"];
-        line.extend(files.map(str::to_owned));
-        line.push(show(&reduce).to_owned());
-        let own = framework("applications/lib");
-        let client = cluster.client_of(&[libs, &[own.as_path()]].concat(), CLIENT, &line);
-        (Job::of(client, "streaming".to_owned()), Counting { held, words, out })
+        let job = submit(cluster, libs, settings, &words, &map, 1, &out);
+        (job, Counting { held, words, out })
     }
 
     pub fn is_right(&self) {

@@ -32,10 +32,22 @@ fn cycle(
     second: u64,
     used: &[(TaskId, u64)],
 ) {
+    cycle_with_waits(shaper, cpu, second, used, Duration::ZERO);
+}
+
+/// The same; since they began these had waited so long for a CPU each.
+fn cycle_with_waits(
+    shaper: &mut Shaper,
+    cpu: &mut BTreeMap<TaskId, u64>,
+    second: u64,
+    used: &[(TaskId, u64)],
+    cpu_some: Duration,
+) {
     for (task, ms) in used {
         let total = cpu.entry(*task).or_default();
         *total += ms;
-        let (cpu, pressure) = (Some(Duration::from_millis(*total)), Some(TaskPressure::default()));
+        let cpu = Some(Duration::from_millis(*total));
+        let pressure = Some(TaskPressure { cpu_some, ..TaskPressure::default() });
         let sample = TaskSample { cpu, pressure, ..TaskSample::default() };
         shaper.read(at(second).boot, Reading { task: *task, due: true, sample });
     }
@@ -68,7 +80,7 @@ fn two_reducers_that_wait_lend_their_slots_to_the_maps_they_wait_for() {
     assert_eq!(shaper.looked_at().collect::<Vec<_>>(), reducers);
 
     // The second one wakes: the latest loan ends, of whichever slot it was.
-    for (millis, used) in [(9_100, 1000), (9_200, 1050)] {
+    for (millis, used) in [(9_100, 1000), (9_200, 1050), (9_300, 1100)] {
         let now = Moment { boot: BootTime(Duration::from_millis(millis)), ..at(9) };
         let look = (reducers[1], Some(Duration::from_millis(used)));
         shaper.handle(Input::CpuLooked(vec![look]), now);
@@ -99,4 +111,23 @@ fn a_higher_priority_borrows_first_and_who_stops_a_task_lends_its_slot_at_once()
     shaper.halted(vec![(high, None)], at(9));
     shaper.halted(vec![(active[0], None)], at(9));
     assert_eq!(levels(&shaper, &[low, high]), [PASSIVE, PASSIVE]);
+}
+
+/// Beside services on the same CPUs.
+#[test]
+fn a_reducer_that_waits_longer_for_a_cpu_than_it_computes_lends_and_a_starved_task_does_not() {
+    let lent = |waits_ms: u64| {
+        let (mut shaper, mut cpu) = (node(), BTreeMap::new());
+        let active = [start(&mut shaper, "reduce", 0), start(&mut shaper, "reduce", 0)];
+        let map = start(&mut shaper, "maps", 0);
+        for n in 1..6 {
+            let waits = Duration::from_millis(n * waits_ms);
+            let used = active.map(|id| (id, 60));
+            cycle_with_waits(&mut shaper, &mut cpu, 3 * n, &used, waits);
+        }
+        shaper.level(map) == ACTIVE
+    };
+    assert!(lent(400));
+    assert!(!lent(1470), "all the time, on two CPUs in turn");
+    assert!(!lent(2940));
 }

@@ -30,9 +30,10 @@ impl Shaper {
         let holders: Vec<Holder> = active
             .map(|task| {
                 let counts = &task.counts;
-                let small = |share: Option<Share>| share.is_some_and(|share| share.value() < IDLE);
+                let below = |share: Option<Share>, most| share.is_some_and(|s| s.value() < most);
                 let meter = &counts.meter;
-                let in_mean = || small(meter.computing_rate()) && small(meter.disk_share());
+                let in_mean =
+                    || below(meter.computing_rate(), COMPUTES) && below(meter.disk_share(), IDLE);
                 // Where a reading failed, nothing is known of the cycle.
                 let read = counts.rates.cpu_share.is_some();
                 let idle = read && counts.idle.unwrap_or_else(in_mean);

@@ -36,6 +36,9 @@ fn kernel_path(path: &str) -> String {
 }
 
 impl Kernel for Pretend {
+    /// The path of the group.
+    type CpuFile = Option<String>;
+
     fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -235,7 +238,9 @@ impl Kernel for Pretend {
         self.node.sample_group(self.found(group)?)
     }
 
-    fn cpu_time(&self, group: &Group) -> Option<Option<Duration>> {
+    fn cpu_time(&mut self, group: &Group, file: &mut Option<String>) -> Option<Option<Duration>> {
+        let of = file.get_or_insert_with(|| group.record.path.clone());
+        assert_eq!(*of, group.record.path, "a file of another group");
         Some(self.node.sample_group(self.found(group)?)?.cpu)
     }
 
