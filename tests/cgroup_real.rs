@@ -6,6 +6,9 @@
 #![allow(clippy::unwrap_used)] // a failed helper is a failed test
 #![allow(clippy::disallowed_methods)] // tests measure real time
 
+#[path = "daemon/schedule.rs"]
+mod schedule;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,6 +23,7 @@ use lrs::core::model::{Label, Level, TaskId, Tier};
 use lrs::core::neighbours::RootWeight;
 use lrs::core::slice::Slice;
 use lrs::units::{Pid, ProcessRef};
+use schedule::slice_of;
 
 const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 2, passive_max: 8 };
 
@@ -1650,11 +1654,11 @@ fn threads_get_long_slices_and_their_own_back() {
     let descriptors = lrs::kernfs::files::Descriptors::new(100);
     let mut reading = cgroup::Reading { descriptors, buffer: Vec::new() };
     let mut kept = tree.keep(&group);
-    let own = slice_of(task);
+    let own = slice_of(task.pid.raw());
     let mut look = |slice| {
         let level = (Level::Passive, slice);
         tree.inspect(&group, &mut kept, &mut reading, level, &PLAN).unwrap();
-        slice_of(task)
+        slice_of(task.pid.raw())
     };
     assert_eq!(look(Slice::Default), own);
     // Behind it the mark of LRS's.
@@ -1662,21 +1666,8 @@ fn threads_get_long_slices_and_their_own_back() {
     assert_eq!(look(Slice::Default), own);
     assert_eq!(look(Slice::Long), 99_999_937);
     tree.release(&group).unwrap();
-    assert_eq!(slice_of(task), own, "released");
+    assert_eq!(slice_of(task.pid.raw()), own, "released");
     fixture.close();
-}
-
-/// `sched_runtime` of sched_getattr(2), in nanoseconds.
-fn slice_of(task: ProcessRef) -> u64 {
-    let mut found = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
-    let size = size_of::<libc::sched_attr>() as u32;
-    let pid = task.pid.raw();
-    // SAFETY: sched_getattr(2) writes at most `size` bytes behind the pointer; zeroes are one, too.
-    unsafe {
-        let answer = libc::syscall(libc::SYS_sched_getattr, pid, found.as_mut_ptr(), size, 0u32);
-        assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
-        found.assume_init().sched_runtime
-    }
 }
 
 /// What the cycle sees from kept files is what reading by path sees, whatever was changed

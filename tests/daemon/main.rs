@@ -10,6 +10,7 @@ mod beside;
 mod harness;
 mod kerberos;
 mod member;
+mod schedule;
 
 mod counting;
 mod cpus;
@@ -38,6 +39,7 @@ mod parking;
 mod past;
 mod queue;
 mod sharing;
+mod slices;
 mod supervised;
 mod tiers;
 mod unread;
