@@ -56,6 +56,7 @@ impl Service {
                     let until = thread_cpu_time() + REQUEST;
                     while thread_cpu_time() < until {}
                     served += 1;
+                    // The load itself: a server between two requests.
                     std::thread::sleep(PAUSE);
                 }
                 served
@@ -80,7 +81,7 @@ impl Drop for Service {
     }
 }
 
-/// Of a job.
+/// What a job took, and what was found of its tasks.
 #[derive(Default)]
 struct Figures {
     seconds: f64,
@@ -117,6 +118,7 @@ fn run(site: &mut Site, words: &Words) -> Figures {
             let lent = any("map", "loan") && any("reduce", "lends");
             figures.on_loan += u32::from(lent);
         }
+        // What is measured are samples at even distances.
         std::thread::sleep(LOOK);
     }
     figures.seconds = begun.elapsed().as_secs_f64();
@@ -134,6 +136,7 @@ fn reduces_that_wait_lend_their_slots_to_maps() {
     let site = &mut Site::start("loans", options, TWO, "");
     let words = Words::write(&site.cluster.fresh("words"), MAPS, 500);
     let alone = Service::start();
+    // The time over which its requests are counted.
     std::thread::sleep(Duration::from_secs(5));
     println!("the service alone: {:.1} requests a second", alone.end());
     let rounds = std::env::var("LRS_ROUNDS").map_or(1, |text| text.parse().expect("a number"));

@@ -5,17 +5,17 @@
 //! [`CYCLES`] lends its slot. It keeps its active weight, which costs nothing while it sleeps, and the
 //! first passive task that computes gets active weights as well, until the lender wakes.
 //!
-//! - Idle is a cycle in which the task used less than [`IDLE`] of a CPU, its waits for one included, and
-//!   waited for disks less than that. Where it waited for CPUs longer, up to [`MOST_WAIT`] of the time, what
-//!   it used is held against the rest of the time, and its mean since its admission must not say that it
+//! - Idle is a cycle in which what the task used of a CPU and waited for one is less than [`IDLE`] together,
+//!   and what it waited for disks too. Where it waited longer for CPUs, up to [`MOST_WAIT`] of the time, what it
+//!   used is compared with the rest of the time, and its mean since its admission must not say that it
 //!   computes: beside services the threads of a reducer wait for CPUs several times as long as they compute,
 //!   but so does a task that is starved. A task that others froze or stopped is idle at once.
 //! - Who lends is [`looked`](Loans::look) at every [`LOOK`](crate::lane::LOOK), while anybody borrows. One that
-//!   used more than [`WAKES`] of a CPU from one look to the next computes a burst, as a JVM does that fetches
-//!   the output of a map or collects garbage; one that does so again up to the look after has woken. It lends
-//!   no more, and the loan that was made last ends, whoever it is: no borrower has a certain slot. So for
-//!   about a quarter of a second a lender and a borrower share a CPU as equals; until the end of the cycle
-//!   where the lender computes every other 100 ms.
+//!   used more than [`WAKES`] of a CPU in each of the last two intervals between looks has woken. In one alone it
+//!   is a burst, as of a JVM that fetches the output of a map or collects garbage. One that woke lends no more, and
+//!   the loan that was made last ends, whoever it is: no borrower has a certain slot. So a lender and a borrower
+//!   share a CPU as equals for about a quarter of a second; where the lender computes every other 100 ms, until
+//!   the end of the cycle.
 //! - One that woke has to be idle for twice as many cycles before it lends again, at most
 //!   [`MOST_CYCLES`], so that weights are seldom written. After [`FORGIVEN`] of lending it begins anew.
 //! - A borrower stays in its passive slot in all counts, and what schedulers are offered knows no loans.
@@ -57,7 +57,7 @@ pub const WAKES: f64 = 0.2;
 pub struct Holder {
     /// The task.
     pub task: TaskId,
-    /// It hardly used CPU or disk, and waited for neither.
+    /// It was idle in the last cycle: see the module.
     pub idle: bool,
     /// Others froze or stopped it.
     pub halted: bool,
