@@ -168,7 +168,7 @@ impl Desk {
         }
         let halted = record.group.as_ref().is_some_and(|group| self.groups.is_halted(group));
         let files = record.group.as_ref().map(|group| self.groups.give_back(group)).transpose();
-        // // Set in systemd even where the files could not be written: systemd writes them too.
+        // Set in systemd even where the files could not be written: systemd writes them too.
         let set = record.who.unit.as_ref().map(|unit| self.tell(unit)).transpose();
         let occupied = files?.unwrap_or(false);
         let set = set?.unwrap_or(true);

@@ -1,8 +1,8 @@
 //! What makes tiers on this node at present: the schedulers of its disks and of its CPUs.
 //!
 //! Both change while a daemon runs: udev rules and operators choose a disk's scheduler after boot, a
-//! scheduler in BPF (sched_ext) comes and goes. The sampling thread reads them anew every cycle, at
-//! most once a second, which is a few small files for each disk, and the loop takes over what
+//! scheduler in BPF (sched_ext) comes and goes. The reading thread reads them anew every ten
+//! seconds, which is a few small files for each disk, and the loop takes over what
 //! differs between two readings, so that no look at weights compares what one of them says with what
 //! was written by the other.
 //!

@@ -155,34 +155,36 @@ impl TierTree {
         if !by_priority && !by_slice {
             return Ok(());
         }
-        if !self.apply_by_list(group, kept, reading, (tier, slice))? {
-            self.renew_threads(group, tier, slice)?;
-        }
-        kept.slice = Some(slice);
+        let changed = match self.apply_by_list(group, kept, reading, (tier, slice))? {
+            Some(changed) => changed,
+            None => self.renew_threads(group, tier, slice)?,
+        };
+        // One that was forked meanwhile has what its parent had before: over once a walk changes nothing.
+        kept.slice = (changed == 0).then_some(slice);
         Ok(())
     }
 
-    /// `false`: the list does not name all threads.
+    /// How many were changed; `None`: the list does not name all threads.
     fn apply_by_list(
         &self,
         group: &Group,
         kept: &mut OpenFiles,
         reading: &mut Reading,
         (tier, slice): (Tier, Slice),
-    ) -> Result<bool, CgroupError> {
+    ) -> Result<Option<usize>, CgroupError> {
         let (Some(file), Some(dir)) = (&mut kept.threads, &group.dirs.unified) else {
-            return Ok(false);
+            return Ok(None);
         };
         // kernfs counts subdirectories in the link count: 2 means none.
         if !rustix::fs::stat(dir).is_ok_and(|stat| stat.st_nlink == 2) {
-            return Ok(false);
+            return Ok(None);
         }
         let text = match file.read(&reading.descriptors, &mut reading.buffer) {
             Ok(text) if text.len() < WHOLE_PAGE => text,
-            Ok(_) => return Ok(false),
+            Ok(_) => return Ok(None),
             Err(error) => return Err(files::failed("read", file.path(), None, error)),
         };
         let threads = self.thread_tier(group, tier, slice);
-        threads.apply_to_threads(crate::kernfs::parse::ids(text)).map(|_| true)
+        threads.apply_to_threads(crate::kernfs::parse::ids(text)).map(Some)
     }
 }

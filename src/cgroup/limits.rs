@@ -100,7 +100,7 @@ fn find(
                         "process {} is limited by {} = {}, which a move would lift",
                         process.pid,
                         file.display(),
-                        value.replace('\n', ", ")
+                        value
                     )));
                 }
             }

@@ -43,18 +43,20 @@ impl TierTree {
             let origin = group.record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
             origin.map(|(_, path)| path.clone())
         };
+        let processes = members::processes(group)?;
         // Beside the services there are other limits than in a unit.
         if is_within(&group.record.path, path)
             && self.is_homeless(group)
             && let Some(id) = name::task_at(Path::new(&group.record.path))
+            && !processes.is_empty()
         {
-            let processes = members::processes(group)?;
-            if !processes.is_empty() {
-                root.rehome(id, &group.record.origin, &processes);
-            }
+            root.rehome(id, &group.record.origin, &processes);
         }
         // Those forked meanwhile, too, and all of them without systemd.
         self.mover().evacuate(&group.record.path, BUDGET, &home)?;
+        // Again: the reading thread may have begun its walk over the threads before. What carries no mark
+        // of LRS's is left as it is, so that a number that is another process's by now does no harm.
+        ThreadTier::NEUTRAL.apply(&processes)?;
         self.remove(group).map(|()| None)
     }
 
@@ -102,17 +104,17 @@ impl TierTree {
 
     /// Gives every thread of `group` its slice, and of an own one the I/O priority of `tier`, where disk
     /// tiers are made that way; takes back what an earlier daemon with other settings left in its threads
-    /// and files. Walks the processes: call it off the promotion path.
+    /// and files. Answers how many threads were changed. Walks the processes: call it off the promotion path.
     pub fn renew_threads(
         &self,
         group: &Group,
         tier: Tier,
         slice: Slice,
-    ) -> Result<(), CgroupError> {
+    ) -> Result<usize, CgroupError> {
         let present = self.present();
         let in_use = |file: &str| present.table().iter().any(|knob| knob.file() == file);
         match (group.record.attachment, &group.dirs.io) {
-            (Attachment::None, _) => return Ok(()),
+            (Attachment::None, _) => return Ok(0),
             (Attachment::InPlace, _) => self.restore_disk(group, in_use)?,
             (Attachment::Own, Some(dir)) => neutralise_disk(dir, in_use)?,
             (Attachment::Own, None) => {}
@@ -120,7 +122,7 @@ impl TierTree {
         // Also what an earlier daemon gave.
         let threads = self.thread_tier(group, tier, slice);
         let threads = ThreadTier { io: threads.io.or(Some(Tier::Active)), ..threads };
-        threads.apply(&self.processes(group)?).map(drop)
+        threads.apply(&self.processes(group)?)
     }
 
     /// What the threads of `group` are given.

@@ -33,7 +33,8 @@ use crate::core::weights;
 use crate::units::ProcessRef;
 
 /// The cgroup tree of this node as LRS uses it. The loop and the attach worker call it from
-/// different threads, never for the same group at once.
+/// different threads, never for the same group at once; the reading thread reads of any, and gives threads
+/// their I/O priority and slice.
 #[derive(Debug)]
 pub struct TierTree {
     pub(super) state: State,

@@ -202,6 +202,9 @@ impl Watcher {
             }
             Err(errno) => return Err(errno.into()),
         };
+        if self.task_groups.get(&task).is_some_and(|before| *before != wd) {
+            self.forget_group(task);
+        }
         self.group_tasks.insert(wd, task);
         self.task_groups.insert(task, wd);
         Ok(())

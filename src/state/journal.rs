@@ -11,7 +11,7 @@
 //!
 //! When an append fails (a full disk), the event stays in the totals and in the history in
 //! memory; the next append starts a new segment with those totals, so that no count is lost and
-//! only the text of the events in between is.
+//! only the text of the events in between is. Where that fails too, each cycle tries again.
 //!
 //! Every line has a [`checksum`]. Of a segment with lines that do not fit theirs the others are kept and
 //! written anew, and the file as it was is set aside.
@@ -64,8 +64,11 @@ impl Header {
 pub struct Journal {
     dir: PathBuf,
     number: u64,
-    /// `None` after a failure: the next append starts a new segment.
+    /// `None` after a failure: the next append starts a new segment, unless that failed before.
     file: Option<File>,
+    /// The last attempt to begin a segment failed. Each takes a copy of the whole history state, too much
+    /// for every event of a full disk: [`Journal::begin_anew`] tries again, once a cycle.
+    begun_in_vain: bool,
     /// Events in the present segment, and their bytes.
     filled: (usize, usize),
     /// Segments on disk before the present one.
@@ -115,8 +118,9 @@ impl Journal {
         let number = segments.pop().unwrap_or(0);
         let older = segments;
         let (dir, running) = (dir.to_owned(), KeptEvents::new(1));
+        let (file, begun_in_vain) = (None, false);
         let mut journal =
-            Journal { dir, number, file: None, filled, older, standing, began, running };
+            Journal { dir, number, file, begun_in_vain, filled, older, standing, began, running };
         replayed.events.iter().for_each(|event| journal.note(event));
         // A daemon restarted often must not push its own history out: a whole segment goes on.
         // A damaged one is closed.
@@ -126,7 +130,7 @@ impl Journal {
             journal.continue_segment()?;
         } else if let Err(error) = journal.begin_segment() {
             // A full disk tears lines; a daemon that does not start for it would leave the
-            // tasks alone. Every append tries again, and says so.
+            // tasks alone. Every cycle tries again, and says so.
             tracing::debug!(%error, "the history goes on in memory: {error}");
         }
         Ok((journal, replayed))
@@ -147,6 +151,13 @@ impl Journal {
     pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
         self.standing.fold(event);
         self.note(event);
+        if self.file.is_none() && self.begun_in_vain {
+            let path = segment_path(&self.dir, self.number + 1);
+            let again = std::io::Error::other(
+                "it could not be written before, and the next cycle tries again",
+            );
+            return Err(at(&path, "begin", again));
+        }
         if self.file.is_none() || self.filled.0 >= SEGMENT_EVENTS || self.filled.1 >= SEGMENT_BYTES
         {
             self.begin_segment()?;
@@ -199,6 +210,12 @@ impl Journal {
     }
 
     fn begin_segment(&mut self) -> Result<(), StateError> {
+        let begun = self.try_to_begin_segment();
+        self.begun_in_vain = begun.is_err();
+        begun
+    }
+
+    fn try_to_begin_segment(&mut self) -> Result<(), StateError> {
         let lost_some = self.file.take().is_none();
         let number = self.number + 1;
         let path = segment_path(&self.dir, number);

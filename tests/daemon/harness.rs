@@ -453,11 +453,16 @@ impl Drop for Foreign {
     }
 }
 
-/// The ids of tasks in a tier, in order of admission.
+/// The tier of the slot that a task has: one with an active slot on loan is in a passive one.
+pub fn slot_tier(task: &Value) -> &str {
+    if task["loan"] == true { "passive" } else { task["tier"].as_str().expect("a tier") }
+}
+
+/// The ids of tasks in slots of a tier, in order of admission.
 pub fn in_tier(tasks: &[Value], tier: &str) -> Vec<String> {
     tasks
         .iter()
-        .filter(|task| task["tier"] == tier)
+        .filter(|task| slot_tier(task) == tier)
         .map(|task| task["id"].as_str().expect("an id").to_owned())
         .collect()
 }

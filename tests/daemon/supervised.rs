@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use lrs_testbed::groups::cpu_mount;
 use serde_json::Value;
 
-use crate::harness::{Daemon, Foreign};
+use crate::harness::{Daemon, Foreign, weight_file};
 
 /// A daemon with a rule for jobs, the group that they are in, and the group of the job 7.
 fn with_jobs(name: &str, except: &str) -> (Daemon, Foreign, PathBuf) {
@@ -92,14 +92,19 @@ fn a_group_that_its_owner_leaves_and_removes_is_a_task_that_completed() {
 #[ignore = "needs root and cgroups"]
 fn a_process_that_is_moved_out_of_a_group_that_stays_is_a_task_no_more() {
     let (mut daemon, _jobs, job) = with_jobs("stays", "");
+    let weight = job.join(weight_file(&job));
+    let read = || fs::read_to_string(&weight).unwrap().trim().to_owned();
+    fs::write(&weight, "333").unwrap();
     let process = daemon.process(&["cat"]);
     put(process, job.join("step_0/user"));
     daemon.task_of(process);
+    assert_ne!(read(), "333", "the weight of its tier");
     put(process, cpu_mount().expect("cgroups").0);
     let contested = daemon.eventually("LRS gives way", |daemon| event(daemon, "contested"));
     assert!(contested["reason"].as_str().unwrap().contains("moved out"), "{contested}");
     daemon.eventually("it is released", |daemon| event(daemon, "released"));
     assert_eq!(event(&daemon, "completed"), None);
+    daemon.eventually("its owner's weight, back", |_| (read() == "333").then_some(()));
     daemon.finish(process);
     daemon.join(process);
 }

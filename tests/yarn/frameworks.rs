@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::harness::{in_tier, signal};
+use crate::harness::{in_tier, signal, slot_tier};
 use crate::site::{Site, check_members, kinds, session};
 
 /// Waits until an application has its master and these containers, by their kinds, and checks
@@ -136,7 +136,7 @@ impl HeldContainers {
         let mut tasks = site.daemon.tasks();
         tasks.retain(|task| task["slotless"] != true);
         let (passive, active): (Vec<Value>, Vec<Value>) =
-            tasks.into_iter().partition(|task| task["tier"] == "passive");
+            tasks.into_iter().partition(|task| slot_tier(task) == "passive");
         let names = |tasks: &[Value]| {
             tasks.iter().filter_map(|task| Some(task["name"].as_str()?.to_owned())).collect()
         };

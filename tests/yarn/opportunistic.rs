@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::conf::Options;
+use crate::harness::slot_tier;
 use crate::jobs::{self, Job};
 use crate::rest;
 use crate::shaped::TWO;
@@ -54,13 +55,12 @@ fn until(site: &Site, wanted: &[(&str, bool)]) {
     site.cluster.patiently(&format!("{wanted:?}"), |_| (tiers(site) == wanted).then_some(()));
 }
 
-/// Tier of each task that has a slot and whether it is opportunistic, in order.
+/// Tier of the slot of each task that has one and whether it is opportunistic, in order.
 fn tiers(site: &Site) -> Vec<(String, bool)> {
     let tasks = site.daemon.tasks();
     let with_slot = tasks.iter().filter(|task| task["slotless"] != true);
-    let word = |task: &Value| task["tier"].as_str().unwrap_or_default().to_owned();
-    let mut found: Vec<_> =
-        with_slot.map(|task| (word(task), task["opportunistic"] == true)).collect();
+    let of = |task: &Value| (slot_tier(task).to_owned(), task["opportunistic"] == true);
+    let mut found: Vec<_> = with_slot.map(of).collect();
     found.sort();
     found
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::cluster::Role;
 use crate::conf::Options;
+use crate::harness::slot_tier;
 use crate::jobs::{self, Words};
 use crate::offers::{self, CONFIGURED};
 use crate::site::{GROWN, Site, offering};
@@ -146,7 +147,7 @@ fn identities(site: &Site) -> Vec<(String, String, String)> {
     let tasks = site.daemon.tasks();
     let word = |task: &serde_json::Value, key: &str| task[key].as_str().unwrap_or("").to_owned();
     let mut found: Vec<_> =
-        tasks.iter().map(|t| (word(t, "id"), word(t, "name"), word(t, "tier"))).collect();
+        tasks.iter().map(|t| (word(t, "id"), word(t, "name"), slot_tier(t).to_owned())).collect();
     found.sort();
     found
 }

@@ -8,7 +8,7 @@ use crate::beside::Lrs;
 use crate::cluster::Cluster;
 use crate::conf::{CONTAINER, Options};
 use crate::hadoop::{NEWEST, OLDER};
-use crate::harness::{in_tier, signal};
+use crate::harness::{in_tier, signal, slot_tier};
 use crate::jobs;
 use crate::site::{GROWING, Site, check_members, group_of, kinds, offering, settings};
 
@@ -162,7 +162,7 @@ fn two_node_managers_share_the_slots_of_their_node() {
     let job = jobs::sleep(&mut site.cluster, 4, 1, 12);
     site.all_found(6);
     let tasks = site.daemon.tasks();
-    let active = tasks.iter().filter(|t| t["tier"] == "active" && t["slotless"] != true).count();
+    let active = tasks.iter().filter(|t| slot_tier(t) == "active" && t["slotless"] != true).count();
     assert_eq!(active, 2, "two active slots, whoever starts the containers");
     job.succeeded(&site.cluster);
     site.nothing_left();

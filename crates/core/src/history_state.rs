@@ -156,9 +156,10 @@ impl HistoryState {
 
     fn job(&mut self, key: JobKey) -> &mut Finished {
         if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&key) {
-            // The core's table drops the job idle longest; this one, which only matters after
-            // a restart, drops the first by name.
-            self.jobs.pop_first();
+            let oldest = self.jobs.iter().min_by_key(|(_, job)| job.last_timed);
+            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+                self.jobs.remove(&key);
+            }
         }
         self.jobs.entry(key).or_default()
     }

@@ -544,7 +544,10 @@ impl Lane {
             && let Some(job) = member.job
         {
             if self.jobs_barred.len() >= MAX_JOBS {
-                self.jobs_barred.pop_first();
+                let oldest = self.jobs_barred.iter().min_by_key(|(_, since)| **since);
+                if let Some(job) = oldest.map(|(job, _)| job.clone()) {
+                    self.jobs_barred.remove(&job);
+                }
             }
             self.jobs_barred.insert(job, now);
         }

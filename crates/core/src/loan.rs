@@ -185,6 +185,13 @@ impl Loans {
         self.changed |= self.borrowers.len() != before;
     }
 
+    /// Who borrows is to be decided anew, since something of `task` changed; answers whether it borrows.
+    pub(super) fn look_again(&mut self, task: TaskId) -> bool {
+        let borrows = self.has(task);
+        self.changed |= borrows;
+        borrows
+    }
+
     /// How many slots may be on loan.
     pub fn lent(&self) -> usize {
         self.active.values().filter(|record| record.lends.is_some()).count()

@@ -183,7 +183,8 @@ pub enum Hold {
     Kept,
     /// Its main process is being moved back; what is seen of it meanwhile does not count.
     MovingBack,
-    /// Others keep changing it: it is left alone until the daemon starts again.
+    /// Others keep changing it: nothing is repaired until the daemon starts again. A change of its tier or
+    /// of the plan is written all the same, and its end gives back what LRS wrote last.
     Contested,
 }
 

@@ -213,14 +213,14 @@ impl<W: World> Executor<'_, W> {
     /// [`lrs_core::step::Job::Remove`]; an own group goes in the background.
     pub(super) fn clean_up(&mut self, task: Task, leave_alone: bool) {
         let id = task.id;
-        let contested = task.is_contested();
         let Some(mut entry) = self.forget_entry(id, task.who.process) else { return };
         self.state.world.unwatch(id, std::mem::take(&mut entry.watched).into_values());
         // Of one in place that came and went unread the group above counts what it used.
-        let in_place = entry.group.as_ref().is_some_and(|group| group.is_in_place());
-        if in_place || self.state.sources_new.remove(&id).is_none() {
-            self.state.sources_gone.push(id);
+        if !entry.group.as_ref().is_some_and(|group| group.is_in_place()) {
+            self.state.sources_new.remove(&id);
         }
+        // Always: it may be read by an earlier source, as one that was observed before it got its group.
+        self.state.sources_gone.push(id);
         self.state.touched.tasks.insert(id);
         if leave_alone {
             self.state.not_again.extend(task.who.process);
@@ -230,9 +230,8 @@ impl<W: World> Executor<'_, W> {
         }
         let group = entry.group.take().filter(|_| task.group.is_some());
         if let Some(unit) = task.who.unit {
-            // Systemd's call, so elsewhere; the record stays until it has the weights back. The files
-            // of a contested one have what its owner wrote last.
-            return self.restore_unit(id, group.filter(|_| !contested), unit, None);
+            // Systemd's call, so elsewhere; the record stays until it has the weights back.
+            return self.restore_unit(id, group, unit, None);
         }
         match group {
             Some(group) if group.record.attachment == Attachment::Own => {
@@ -240,13 +239,13 @@ impl<W: World> Executor<'_, W> {
             }
             // Its owner gets its weights back, unless it has written others since. At once, and
             // before the record that knows them goes.
-            Some(group) if !contested => {
+            Some(group) => {
                 if let Err(error) = self.state.world.remove(&group) {
                     let cgroup = &group.record.path;
                     tracing::warn!(task = %id, cgroup, %error, "the weights found in {cgroup} were not given back at the end of task {id}: {error}");
                 }
             }
-            _ => {}
+            None => {}
         }
         if self.state.debts.needs_record(id) {
             return;

@@ -19,10 +19,12 @@ impl<W: World> Executor<'_, W> {
         self.state.touched.tasks.insert(id);
     }
 
-    /// A task that could not be thawed at once.
+    /// A task that could not be thawed at once, unless the guard has frozen it again since.
     pub(super) fn thaw_again(&mut self, id: TaskId) {
-        self.thaw(id);
-        self.store_task(id);
+        if !self.core.task(id).is_some_and(|task| task.frozen) {
+            self.thaw(id);
+            self.store_task(id);
+        }
     }
 
     /// [`lrs_core::step::Job::Freeze`]. `unstored`: its record could not be written, so that a

@@ -322,11 +322,16 @@ impl<W: World> Executor<'_, W> {
         let unwatched = process.filter(|main| !entry.watched.contains_key(&main.pid));
         if let (Some(process), false) = (unwatched, main_exited) {
             let pin = entry.admission.as_mut().and_then(|admission| admission.pin.take());
+            let pinned = pin.is_some();
             match self.state.world.watch(id, process.pid, pin) {
-                Ok(Some(key)) => {
+                // Without a pin its number may have been another process's already.
+                Ok(Some(key)) if pinned || self.state.world.lives(process) => {
                     entry.watched.insert(process.pid, key);
                 }
-                Ok(None) => self.main_exited(id),
+                Ok(key) => {
+                    self.state.world.unwatch(id, key);
+                    self.main_exited(id);
+                }
                 Err(error) => {
                     tracing::debug!(task = %id, %error, "the main process of task {id} is not watched: {error}");
                 }
@@ -365,6 +370,7 @@ impl<W: World> Executor<'_, W> {
     ) -> Option<Box<Entry>> {
         let mut entry = self.state.entries.remove(&id)?;
         self.state.cpu_files.remove(&id);
+        self.state.unwritten.remove(&id);
         self.state.taken.forget(id);
         if let Some(process) = process {
             self.state.mains.remove(&process);

@@ -55,8 +55,10 @@ impl Shaper {
         let before = self.loans.borrowers().to_vec();
         let wanted = self.who_borrows(lent);
         self.loans.set_borrowers(&wanted);
-        let ended = before.iter().filter(|id| !wanted.contains(id)).copied();
-        self.end_loans(ended.collect(), "no active task lends its slot to it any more", now);
+        for id in before.iter().filter(|id| !wanted.contains(id)) {
+            let reason = self.why_over(*id);
+            self.end_loan(*id, reason, now);
+        }
         for id in wanted.into_iter().filter(|id| !before.contains(id)) {
             self.lane.leave(id, now.boot);
             self.set_loan(
@@ -80,7 +82,9 @@ impl Shaper {
     pub(crate) fn end_all_loans(&mut self, now: Moment) {
         let all = self.loans.borrowers().to_vec();
         self.loans.set_borrowers(&[]);
-        self.end_loans(all, "lrsd stops, and nothing sees when the lender wakes", now);
+        for id in all {
+            self.end_loan(id, "lrsd stops, and nothing sees when the lender wakes", now);
+        }
     }
 
     /// The first passive tasks that compute, at most `lent`: within a priority those that borrow
@@ -107,12 +111,23 @@ impl Shaper {
         shaped && !task.frozen && self.rate_of(task).is_some_and(|rate| rate.value() >= COMPUTES)
     }
 
-    fn end_loans(&mut self, ended: Vec<TaskId>, reason: &str, now: Moment) {
-        for id in ended {
-            // One that is active now has the slot for good.
-            if self.tasks.get(&id).is_some_and(|task| task.tier() == Tier::Passive) {
-                self.set_loan(id, EventKind::LoanEnd, reason, now);
-            }
+    /// Why a task that borrowed does no more.
+    fn why_over(&self, id: TaskId) -> &'static str {
+        if !self.policy.lend {
+            return "slots.lend is off";
+        }
+        match self.tasks.get(&id) {
+            Some(task) if task.frozen => "it was frozen",
+            Some(task) if !self.may_borrow(task) => "it computes no more",
+            Some(task) if task.halted.is_some() => "others froze or stopped it",
+            _ => "fewer active tasks are idle, or a task before it borrows",
+        }
+    }
+
+    fn end_loan(&mut self, id: TaskId, reason: &str, now: Moment) {
+        // One that is active now has the slot for good.
+        if self.tasks.get(&id).is_some_and(|task| task.tier() == Tier::Passive) {
+            self.set_loan(id, EventKind::LoanEnd, reason, now);
         }
     }
 

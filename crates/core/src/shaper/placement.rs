@@ -153,12 +153,9 @@ impl Shaper {
         }
         let other = std::mem::replace(&mut task.seat, seat) != seat;
         self.slots.insert(seat, task.rank(), id);
-        if other {
-            let borrowed = self.loans.has(id);
+        // Whether a task that borrows still does from its new place is decided with the other loans.
+        if other && !(seat.tier() == Tier::Passive && self.loans.look_again(id)) {
             self.loans.forget(id);
-            if borrowed && seat.tier() == Tier::Passive {
-                self.step.set_level(id, Tier::Passive.into());
-            }
         }
     }
 
