@@ -52,6 +52,7 @@ const LOAD: Load = Load {
     sleep: Duration::ZERO,
     rounds: None,
     resident: 16 << 20,
+    grows: Duration::ZERO,
 };
 
 /// A real process.

@@ -112,6 +112,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
         memory: Some(Memory::of_node(Bytes(8 << 30), Bytes(16 << 30))),
         memory_full: None,
         swap_growth: None,
+        memory_taken: None,
     };
     let mut second = 1;
     bencher.bench_local(|| {

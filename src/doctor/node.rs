@@ -69,7 +69,7 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
             "boot a kernel with MemAvailable (3.14 or later)",
         );
     };
-    let node = MemorySample { total: memory.total, available, swap_used: Bytes(0) };
+    let node = MemorySample { total: memory.total, available, swap_used: Some(Bytes(0)) };
     let limits = &facts.memory_limits;
     let Some(memory) = Memory::of(Some(node), &limits.found) else {
         return Check::unknown(ID, "nothing is known of it", "mount procfs at /proc");

@@ -206,12 +206,11 @@ pub fn meminfo(text: &[u8]) -> Option<MemorySample> {
         let row = |line: &[u8]| number(words(line.strip_prefix(key)?).next()?)?.checked_mul(1024);
         lines(text).find_map(row)
     };
-    let swap_total = value(b"SwapTotal:")?;
-    let swap_free = value(b"SwapFree:")?;
+    let swap = value(b"SwapTotal:").zip(value(b"SwapFree:"));
     Some(MemorySample {
         total: Bytes(value(b"MemTotal:")?),
         available: Bytes(value(b"MemAvailable:")?),
-        swap_used: Bytes(swap_total.saturating_sub(swap_free)),
+        swap_used: swap.map(|(total, free)| Bytes(total.saturating_sub(free))),
     })
 }
 

@@ -18,8 +18,11 @@ use crate::kernfs::parse::{self, Odd};
 use crate::units::Bytes;
 
 /// Cycles between two readings of a task's resident memory, which expansion needs as a mean
-/// over tasks (spec 3) and nothing needs at once.
+/// over tasks (spec 3) and nothing needs at once, unless it grows.
 const RESIDENT_EVERY: u32 = 8;
+
+/// Where it grew by more than one part in so many it is read again with the next cycle.
+const RESIDENT_GREW: u64 = 8;
 
 /// Of the readings that are due, one in so many of a task that has used no CPU since: its memory
 /// only shrinks then, by reclaim.
@@ -51,9 +54,23 @@ struct Resident {
     cycles_left: u32,
     /// Readings due since it last used the CPU.
     still: u32,
-    stagger: u32,
+    /// Cycles until the first reading of one that grows no more; `None`: that was.
+    stagger: Option<u32>,
     left: Vec<i32>,
     pages: u64,
+}
+
+impl Resident {
+    /// A round is over.
+    fn took(&mut self, bytes: Bytes) {
+        let before = self.known.replace(bytes);
+        let grows = before
+            .is_none_or(|Bytes(before)| bytes.0.saturating_sub(before) > before / RESIDENT_GREW);
+        self.cycles_left = match grows {
+            true => 0,
+            false => self.stagger.take().unwrap_or(RESIDENT_EVERY - 1),
+        };
+    }
 }
 
 /// What every reading of a task needs.
@@ -89,7 +106,7 @@ impl GroupReader {
                 ["cpu.pressure", "io.pressure"].map(|name| KeptFile::new(dir.join(name)))
             }),
             resident: Resident {
-                stagger: (stagger % u64::from(RESIDENT_EVERY)) as u32,
+                stagger: Some((stagger % u64::from(RESIDENT_EVERY)) as u32),
                 ..Resident::default()
             },
             watch: Watch::default(),
@@ -208,13 +225,8 @@ impl GroupReader {
                 self.resident.cycles_left = RESIDENT_EVERY - 1;
                 return self.resident.known;
             }
-            // The first reading comes at once; the wait after it carries the stagger.
-            self.resident.cycles_left = match self.resident.known {
-                None => self.resident.stagger,
-                Some(_) => RESIDENT_EVERY - 1,
-            };
             if let Some(bytes) = self.read_memory_stat(context) {
-                self.resident.known = Some(bytes);
+                self.resident.took(bytes);
                 return self.resident.known;
             }
             self.resident.pages = 0;
@@ -224,8 +236,7 @@ impl GroupReader {
         let pages = private_pages(self.resident.left.drain(from..), context);
         self.resident.pages = self.resident.pages.saturating_add(pages);
         if self.resident.left.is_empty() {
-            self.resident.known =
-                Some(Bytes(self.resident.pages.saturating_mul(context.page_size)));
+            self.resident.took(Bytes(self.resident.pages.saturating_mul(context.page_size)));
         }
         self.resident.known
     }

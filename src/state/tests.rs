@@ -603,6 +603,7 @@ fn what_0_1_0_wrote_is_read() {
         // The newest reading is not stored.
         let counts = Counts {
             last: None,
+            growth: None,
             rates: Default::default(),
             burst: None,
             demand: None,

@@ -33,6 +33,10 @@ pub struct Counts {
     /// The most resident memory that a reading found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_resident: Option<Bytes>,
+    /// Bytes a second by which its resident memory grew up to the last reading; up to the first since its
+    /// admission. `None`: not known.
+    #[serde(skip)]
+    pub growth: Option<f64>,
     /// Over the last cycle.
     #[serde(skip)]
     pub rates: TaskRates,
@@ -130,6 +134,10 @@ impl Counts {
             self.demand = cycle.as_ref().and_then(neighbours::demand);
             self.idle = cycle.as_ref().and_then(loan::is_idle);
             self.lost = cycle.as_ref().and_then(interference::lost);
+            let elapsed = at.since(*earlier).as_secs_f64();
+            self.growth = sample.resident.filter(|_| elapsed > 0.0).map(|resident| {
+                resident.0.saturating_sub(before.resident.unwrap_or_default().0) as f64 / elapsed
+            });
         }
         // Its group counts none; the first reading of its processes stands for the baseline.
         let first =

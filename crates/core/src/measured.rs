@@ -28,6 +28,9 @@ pub struct Measured {
     pub memory_full: Option<Share>,
     /// Bytes a second by which the swap in use grew.
     pub swap_growth: Option<f64>,
+    /// Bytes a second by which the memory available fell.
+    #[serde(default)]
+    pub memory_taken: Option<f64>,
 }
 
 impl Measured {
@@ -42,6 +45,7 @@ impl Measured {
             memory: Memory::of(node.memory, &node.memory_limits),
             memory_full: rates.pressure.and_then(|pressure| pressure.memory_full),
             swap_growth: rates.swap_growth,
+            memory_taken: rates.memory_taken,
         }
     }
 }

@@ -111,7 +111,7 @@ mod tests {
 
     fn node(available: u64, total: u64) -> Option<MemorySample> {
         let (available, total) = (Bytes(available), Bytes(total));
-        Some(MemorySample { total, available, swap_used: Bytes(0) })
+        Some(MemorySample { total, available, swap_used: Some(Bytes(0)) })
     }
 
     fn limit(file: &str, limit: u64, used: u64, reclaimable: u64) -> MemoryLimit {

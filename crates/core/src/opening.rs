@@ -60,6 +60,9 @@ pub(super) struct Opening {
     pub(super) saturated: bool,
     /// Memory for new tasks, without what those that run have yet to take; `None`: not known.
     pub(super) memory: Option<Memory>,
+    /// Tasks that ended since, and gave back what their successors take.
+    #[serde(default)]
+    pub(super) ended: u32,
     /// Since the last cycle no slot opened because of it.
     pub(super) lacks_memory: bool,
     /// The mean size of the tasks; `None`: not known.

@@ -16,13 +16,15 @@
 //!   see it grow. A task that ended has given its memory back.
 //! - What new tasks will take comes off the memory available, for the cycle too: those of the slots
 //!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended;
-//!   and what each task of the last [`GROWS`] is smaller than 95 of 100 of its job were; without a job, or
-//!   of one that is not known, than the others, at least [`LEAST_SIZE`].
+//!   and what each task of the last [`GROWS`] is smaller than 95 of 100 of its job were, at least
+//!   [`LEAST_SIZE`]. Of a job of which none ended it counts as the largest of that job's that run, each as
+//!   if it grew on for the rest of [`GROWS`] as it did last; before the first cycle has read them, together
+//!   as if the memory available fell on as between the last two readings.
 //! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while no request waits or `passive_max`
 //!   is reached.
 //!
-//! Limit. A scheduler that looks at free slots and does not wait for one gets new ones each cycle.
+//! Limits. A task that takes more memory after [`GROWS`] is seen only as it grows. A scheduler that looks at free slots and does not wait for one gets new ones each cycle.
 
 use std::time::Duration;
 

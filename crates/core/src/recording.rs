@@ -95,6 +95,8 @@ struct Unstored {
     recorded: u32,
     parked: bool,
     last: Option<(BootTime, TaskSample)>,
+    #[serde(default)]
+    growth: Option<f64>,
     rates: TaskRates,
     burst: Option<Duration>,
     demand: Option<f64>,
@@ -117,6 +119,7 @@ impl Unstored {
             recorded,
             parked,
             last: task.counts.last,
+            growth: task.counts.growth,
             rates: task.counts.rates,
             burst: task.counts.burst,
             demand: task.counts.demand,
@@ -137,6 +140,7 @@ impl Unstored {
         task.main_exited = self.main_exited;
         task.left_for = self.left_for;
         task.counts.last = self.last;
+        task.counts.growth = self.growth;
         task.counts.rates = self.rates;
         task.counts.burst = self.burst;
         task.counts.demand = self.demand;

@@ -126,7 +126,8 @@ pub struct NodePressure {
 pub struct MemorySample {
     pub total: Bytes,
     pub available: Bytes,
-    pub swap_used: Bytes,
+    /// `None`: the node does not say.
+    pub swap_used: Option<Bytes>,
 }
 
 /// A limit of memory in force above the tasks, and what its group uses of it.

@@ -257,7 +257,7 @@ impl<W: World> Executor<'_, W> {
             memory: Some(proto::MemoryUse {
                 total_bytes: room.as_ref().map(|room| room.total.0),
                 available_bytes: room.as_ref().map(|room| room.available.0),
-                swap_used_bytes: memory.map(|m| m.swap_used.0),
+                swap_used_bytes: memory.and_then(|m| Some(m.swap_used?.0)),
                 limit_file: room.and_then(|room| room.limit).map(|file| file.to_string()),
                 node_total_bytes: memory.map(|m| m.total.0),
                 node_available_bytes: memory.map(|m| m.available.0),

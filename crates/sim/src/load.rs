@@ -21,12 +21,22 @@ pub struct Load {
     pub rounds: Option<u32>,
     /// Resident memory in bytes.
     pub resident: u64,
+    /// Time in which it takes that memory, steadily from its beginning.
+    pub grows: Duration,
 }
 
 impl Load {
     /// Computes on one CPU for `cpu` altogether.
     pub fn hog(cpu: Duration) -> Load {
-        Load { cpu, threads: 1, requests: 0, sleep: Duration::ZERO, rounds: Some(1), resident: 0 }
+        Load {
+            cpu,
+            threads: 1,
+            requests: 0,
+            sleep: Duration::ZERO,
+            rounds: Some(1),
+            resident: 0,
+            grows: Duration::ZERO,
+        }
     }
 
     /// Writes synchronously, `requests` altogether.
@@ -59,6 +69,8 @@ pub struct Progress {
     pub load: Load,
     /// The present part of the round.
     pub doing: Doing,
+    /// Seconds since it began, without those in which it was frozen.
+    pub lived: f64,
     rounds_done: u32,
 }
 
@@ -71,7 +83,17 @@ impl Progress {
         if load.cpu.is_zero() && load.requests == 0 {
             load.sleep = load.sleep.max(Duration::from_millis(1));
         }
-        Progress { load, doing: Doing::Computing(load.cpu.as_secs_f64()), rounds_done: 0 }
+        let doing = Doing::Computing(load.cpu.as_secs_f64());
+        Progress { load, doing, lived: 0.0, rounds_done: 0 }
+    }
+
+    /// Memory that it has by now, in bytes.
+    pub fn resident(&self) -> u64 {
+        let grows = self.load.grows.as_secs_f64();
+        if self.lived >= grows {
+            return self.load.resident;
+        }
+        (self.load.resident as f64 * self.lived / grows) as u64
     }
 
     /// Goes on to the next part of the round if this one is over; `request`: the seconds that a disk

@@ -161,6 +161,7 @@ impl Node {
                 continue;
             }
             let Some(progress) = self.tree.progress(pid) else { continue };
+            progress.lived += seconds;
             let mut own = Used::default();
             match &mut progress.doing {
                 Doing::Computing(left) => {
@@ -270,7 +271,7 @@ impl Node {
 
     /// The memory of all its processes.
     pub fn resident(&self) -> u64 {
-        self.tree.processes().values().map(|process| process.progress.load.resident).sum()
+        self.tree.processes().values().map(|process| process.progress.resident()).sum()
     }
 
     /// What a reading of the node finds.
@@ -298,7 +299,7 @@ impl Node {
             memory: Some(MemorySample {
                 total: Bytes(self.hardware.memory),
                 available: Bytes(self.hardware.memory.saturating_sub(resident)),
-                swap_used: Bytes(0),
+                swap_used: Some(Bytes(0)),
             }),
             memory_limits: Vec::new(),
             problems: Vec::new(),
@@ -320,7 +321,7 @@ impl Node {
             written: Some(self.bytes(used.disk)),
             memory_peak: None,
             oom_kills: None,
-            resident: Some(Bytes(doing.iter().map(|p| p.progress.load.resident).sum())),
+            resident: Some(Bytes(doing.iter().map(|p| p.progress.resident()).sum())),
             pressure: Some(TaskPressure {
                 cpu_some: Duration::from_secs_f64(used.cpu_some),
                 io_some: Duration::from_secs_f64(used.io_some),

@@ -103,7 +103,7 @@ SwapFree:         999000 kB
         Some(MemorySample {
             total: Bytes(8_000_000 * 1024),
             available: Bytes(5_000_000 * 1024),
-            swap_used: Bytes(1000 * 1024),
+            swap_used: Some(Bytes(1000 * 1024)),
         })
     );
     assert_eq!(meminfo(b"MemTotal: 1 kB\n"), None);

@@ -97,6 +97,25 @@ fn a_group_is_read_and_its_threads_only_on_demand() {
 }
 
 #[test]
+fn memory_is_read_with_every_cycle_while_it_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sampler = sampler();
+    let dirs = GroupDirs { memory: Some(dir.path().into()), ..group(dir.path(), "1000\n") };
+    sampler.watch(id(5), TaskSource::Group(dirs));
+    let mut read = |mib: u64, cpu: u64| {
+        let text = format!("anon {}\nshmem 0\n", mib << 20);
+        fs::write(dir.path().join("memory.stat"), text).unwrap();
+        fs::write(dir.path().join("cpuacct.usage"), format!("{cpu}\n")).unwrap();
+        sampler.sample(boot_time(), &[]).tasks[0].1.resident.unwrap().0 >> 20
+    };
+    assert_eq!([read(10, 1), read(100, 2), read(200, 3), read(300, 4)], [10, 100, 200, 300]);
+    // It grew by less than an eighth: five cycles go by, which spreads the readings of many tasks.
+    assert_eq!(read(310, 5), 310);
+    let later: Vec<u64> = (6..14).map(|cpu| read(500, cpu)).collect();
+    assert!(later.contains(&310) && later.last() == Some(&500), "{later:?}");
+}
+
+#[test]
 fn the_group_above_tasks_in_place_counts_what_no_reading_saw() {
     let dir = tempfile::tempdir().unwrap();
     let (root, owner) = (dir.path().join("lrs"), dir.path().join("owner"));

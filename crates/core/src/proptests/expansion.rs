@@ -316,7 +316,8 @@ fn scarce_memory_stops_expansion_and_offers() {
 
 /// A node with plenty of memory, above tasks in a group that may have 400 bytes and uses so many.
 fn limited(used: u64) -> Option<Memory> {
-    let node = MemorySample { total: Bytes(2000), available: Bytes(1400), swap_used: Bytes(0) };
+    let node =
+        MemorySample { total: Bytes(2000), available: Bytes(1400), swap_used: Some(Bytes(0)) };
     let (limit, used) = (Bytes(400), Bytes(used));
     let file = "/cg/lrs.slice/memory.max".into();
     Memory::of(Some(node), &[MemoryLimit { file, limit, used, reclaimable: Bytes(10) }])

@@ -198,6 +198,10 @@ fn promises_are_no_samples_and_count_as_computing() {
 fn memory_that_new_tasks_will_take_opens_no_slot() {
     let mut shaper = node(probes());
     (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+    for task in shaper.tasks().map(|(id, _)| id).collect::<Vec<_>>() {
+        let sample = TaskSample { resident: Some(Bytes(SIZE)), ..TaskSample::default() };
+        shaper.read(at(5).boot, Reading { task, due: false, sample });
+    }
     // The policy keeps 100 bytes free: three more fit.
     shaper.cycle(&saturated(4 * SIZE), at(5));
     (0..6).for_each(|_| ask(&mut shaper, "waits", at(6)));

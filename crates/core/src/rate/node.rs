@@ -24,6 +24,8 @@ pub struct NodeRates {
     pub disk_write_per_sec: Option<f64>,
     /// Bytes a second by which the swap in use grew; below 0, it shrank.
     pub swap_growth: Option<f64>,
+    /// Bytes a second by which the memory available fell; below 0, it rose.
+    pub memory_taken: Option<f64>,
     /// Shares of wall time under pressure.
     pub pressure: Option<PressureShares>,
 }
@@ -61,8 +63,12 @@ impl NodeRates {
             disk_write_per_sec: disk
                 .and_then(|(old, new)| per_second(old.written.0, new.written.0, elapsed)),
             swap_growth: old.memory.zip(new.memory).and_then(|(old, new)| {
-                let grown = new.swap_used.0 as f64 - old.swap_used.0 as f64;
+                let grown = new.swap_used?.0 as f64 - old.swap_used?.0 as f64;
                 (!elapsed.is_zero()).then(|| grown / elapsed.as_secs_f64())
+            }),
+            memory_taken: old.memory.zip(new.memory).and_then(|(old, new)| {
+                let taken = old.available.0 as f64 - new.available.0 as f64;
+                (!elapsed.is_zero()).then(|| taken / elapsed.as_secs_f64())
             }),
             pressure: old.pressure.zip(new.pressure).and_then(|(old, new)| {
                 let share = |old: Option<Duration>, new: Option<Duration>| {

@@ -40,7 +40,7 @@ impl Shaper {
         self.opening.cycle(&self.jobs, self.tasks.values().map(Box::as_ref));
         let saturation = self.policy.cpu_saturation;
         self.opening.saturated = measured.cpu.is_some_and(|cpu| cpu.saturated(saturation));
-        let resident = self.mean_resident().max(self.ahead.resident);
+        let resident = self.mean_resident(now.boot).max(self.ahead.resident);
         self.note_memory(measured.memory.as_ref(), resident, now);
         let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
@@ -53,7 +53,7 @@ impl Shaper {
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
         // What began since the last cycle has not taken its memory yet, and looks small.
-        let resident = self.mean_resident().max(self.ahead.resident);
+        let resident = self.mean_resident(now.boot).max(self.ahead.resident);
         let owed = self.memory_to_come(resident, now.boot);
         let opened = self.ahead.cycle();
         self.bound = self.bound_by_state();
@@ -281,7 +281,12 @@ impl Shaper {
         let stay = if opens_again && self.untaken == came_and_went {
             let (room, reserve) = memory.map(|memory| self.room_that_binds(memory)).unzip();
             let available = room.map(|room| room.available);
-            slots_that_fit(free, self.mean_resident(), available, reserve.unwrap_or_default())
+            slots_that_fit(
+                free,
+                self.mean_resident(now.boot),
+                available,
+                reserve.unwrap_or_default(),
+            )
         } else {
             0
         };
@@ -376,11 +381,11 @@ impl Shaper {
             .then(|| Duration::try_from_secs_f64(sum / f64::from(count)).unwrap_or(pace::LONGEST))
     }
 
-    pub(crate) fn mean_resident(&self) -> Option<Bytes> {
+    /// The mean size of the tasks, as they are to have soon.
+    pub(crate) fn mean_resident(&self, now: BootTime) -> Option<Bytes> {
         let size = |task: &Task| {
-            let read = task.counts.last.and_then(|(_, last)| last.resident);
             // One that no cycle has read yet is as those of its job were.
-            read.or_else(|| self.jobs.mean_resident(&task.job_key()?))
+            self.will_have(task, now).or_else(|| self.jobs.mean_resident(&task.job_key()?))
         };
         Bytes::mean(self.tasks().filter_map(|(_, task)| size(task)))
     }

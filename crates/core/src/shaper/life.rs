@@ -313,6 +313,7 @@ impl Shaper {
             self.totals.completed += 1;
             if !away && task.seat != Seat::Slotless {
                 self.ahead.ended += 1;
+                self.opening.ended += 1;
             }
             let mut inputs = Map::new();
             inputs.insert("uid".into(), json!(task.uid));

@@ -90,7 +90,22 @@ impl Shaper {
     ) {
         let owed = self.memory_to_come(resident, now.boot);
         self.opening.memory = memory.cloned().map(|memory| memory.less(owed));
-        self.opening.resident = resident;
+        (self.opening.resident, self.opening.ended) = (resident, 0);
+    }
+
+    /// A request got a slot, whichever: what its task will take is as good as used until the next reading.
+    pub(crate) fn note_new(&mut self, job: Option<&JobKey>, uid: Option<u32>, now: Moment) {
+        if let Some(left) = self.opening.ended.checked_sub(1) {
+            self.opening.ended = left;
+        } else if let Some(memory) = self.opening.memory.take() {
+            self.opening.memory = Some(memory.less(self.size_of_new(job, uid, now)));
+        }
+    }
+
+    /// What a new task of `job` is to have.
+    fn size_of_new(&self, job: Option<&JobKey>, uid: Option<u32>, now: Moment) -> Bytes {
+        let of_job = job.and_then(|job| self.jobs.large_resident(job));
+        of_job.unwrap_or_else(|| self.largest_resident(uid, now.boot))
     }
 
     /// Whether a free passive slot is for no task that computes: it is above P0, the CPUs are saturated,
@@ -158,15 +173,13 @@ impl Shaper {
 
     /// Opens a passive slot for a task of `job`, if memory allows.
     fn open_one(&mut self, job: &JobKey, now: Moment) -> bool {
-        let of_job = self.jobs.large_resident(job);
-        let resident = of_job.unwrap_or_else(|| self.largest_resident(job.uid));
-        let Some(memory) = self.opening.memory.take() else { return false };
-        let (room, reserve) = self.room_that_binds(&memory);
+        let resident = self.size_of_new(Some(job), job.uid, now);
+        let Some(memory) = &self.opening.memory else { return false };
+        let (room, reserve) = self.room_that_binds(memory);
         let available = room.available;
         if slots_that_fit(1, Some(resident), Some(available), reserve) == 0 {
             self.bound = Some(Bound::Memory);
             self.opening.lacks_memory = true;
-            self.opening.memory = Some(memory);
             return false;
         }
         let mut inputs = Map::new();
@@ -178,7 +191,6 @@ impl Shaper {
         inputs.insert("memory_available_bytes".into(), json!(available));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
         room.name_limit(&mut inputs);
-        self.opening.memory = Some(memory.less(resident));
         self.ahead.opened_for(Some(resident));
         self.bound = None;
         let from = self.slots.passive_capacity;

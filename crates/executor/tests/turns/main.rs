@@ -9,6 +9,7 @@ mod bench;
 mod every_point;
 mod invariants;
 mod lives;
+mod memory;
 mod neighbours;
 mod restarts;
 mod turns;

@@ -1,0 +1,86 @@
+//! Slots for tasks that take their memory late: what those that run have yet to take is kept for them.
+//!
+//! Limits: those of [`lrs_sim::node`]. The first tasks of a node, one for each active and each passive slot
+//! of the base, are let in whatever memory there is, so that the node here has memory for those.
+
+use std::time::Duration;
+
+use lrs_sim::load::Load;
+use lrs_sim::node::Hardware;
+
+use lrs_config::Config;
+use lrs_core::model::{Label, Labels};
+use lrs_sim::pretend::{HOME, Machine};
+
+const GIB: u64 = 1 << 30;
+/// Of each task, after five seconds.
+const SIZE: u64 = 300 << 20;
+const TASKS: usize = 40;
+
+/// What became of a queue.
+#[derive(Debug)]
+struct Queue {
+    /// The least memory that was available at any time.
+    least: u64,
+    /// The most tasks that had a slot at once.
+    most: usize,
+    /// Tasks that ended.
+    ended: usize,
+    /// The guard froze one.
+    frozen: bool,
+}
+
+/// A queue of tasks that grow while they do `load`, all of one job or without a name.
+fn queue(load: Load, memory: u64, cpus: u32, job: Option<&str>) -> Queue {
+    let load = Load { resident: SIZE, grows: Duration::from_secs(5), ..load };
+    let hardware = Hardware { memory, cpus, ..Hardware::default() };
+    let mut machine = Machine::boot(hardware, Config::default());
+    let job = job.map(|job| Label::new(job).unwrap());
+    let mut waiting = Vec::new();
+    for _ in 0..TASKS {
+        let process = machine.world().start_in(HOME, 0);
+        let labels = Labels { job: job.clone(), ..Labels::default() };
+        waiting.push((machine.admit(process, labels, None), process));
+    }
+    machine.finish_all();
+    let mut queue = Queue { least: memory, most: 0, ended: 0, frozen: false };
+    let hour = machine.now().boot.after(Duration::from_secs(3600));
+    while queue.ended < TASKS && machine.now().boot < hour {
+        waiting.retain_mut(|(answer, process)| {
+            let admitted = matches!(answer.try_recv(), Ok(Ok(_)));
+            if admitted {
+                machine.world().node().tree.begin(process.pid, load);
+            }
+            !admitted
+        });
+        queue.ended += machine.step(Duration::from_millis(100)).len();
+        queue.least = queue.least.min(memory.saturating_sub(machine.world().node().resident()));
+        queue.most = queue.most.max(machine.core().tasks().count());
+        queue.frozen |= machine.core().tasks().any(|(_, task)| task.frozen);
+    }
+    queue
+}
+
+#[test]
+fn no_queue_of_tasks_that_grow_takes_the_reserve() {
+    let millis = Duration::from_millis;
+    let waits = Load { sleep: millis(190), rounds: Some(150), ..Load::hog(millis(10)) };
+    let computes = Load { rounds: Some(30), ..Load::hog(millis(500)) };
+    let turns = Load { sleep: millis(500), ..computes };
+    for (gib, cpus) in [(2, 2), (3, 4), (4, 4), (8, 4)] {
+        let memory = gib * GIB;
+        // guard.memory_reserve is a twentieth.
+        let reserve = memory / 20;
+        for job in [Some("grow"), None] {
+            for load in [waits, computes, turns] {
+                let queue = queue(load, memory, cpus, job);
+                let case = format!("{gib} GiB, {cpus} CPUs, {job:?}, {load:?}: {queue:?}");
+                assert!(queue.least >= reserve && !queue.frozen, "{case}");
+                assert_eq!(queue.ended, TASKS, "{case}");
+                // Neither is memory left unused that has room for more of those that wait.
+                let fit = ((memory - reserve) / SIZE).min(5 * u64::from(cpus)) as usize;
+                assert!(load != waits || queue.most + 1 >= fit, "{case}");
+            }
+        }
+    }
+}
