@@ -56,7 +56,10 @@ impl TierTree {
         self.mover().evacuate(&group.record.path, BUDGET, &home)?;
         // Again: the reading thread may have begun its walk over the threads before. What carries no mark
         // of LRS's is left as it is, so that a number that is another process's by now does no harm.
-        ThreadTier::NEUTRAL.apply(&processes)?;
+        if let Err(error) = ThreadTier::NEUTRAL.apply(&processes) {
+            let cgroup = &group.record.path;
+            tracing::warn!(cgroup, %error, "threads that were given back from {cgroup} may keep an I/O priority or a slice of LRS's: {error}");
+        }
         self.remove(group).map(|()| None)
     }
 

@@ -205,7 +205,8 @@ impl GroupReader {
         Some(TaskPressure { cpu_some, io_some })
     }
 
-    /// `still`: it has used no CPU since the last reading.
+    /// `still`: it has used no CPU since the last reading. `None`: it is not its turn, and what was read last
+    /// stands.
     fn read_resident(&mut self, context: &mut Context<'_>, still: bool) -> Option<Bytes> {
         if !still {
             self.resident.still = 0;
@@ -214,7 +215,7 @@ impl GroupReader {
         if round_is_over {
             if self.resident.known.is_some() && self.resident.cycles_left > 0 {
                 self.resident.cycles_left -= 1;
-                return self.resident.known;
+                return None;
             }
             // Once it was read in a still phase, only reclaim can change it.
             self.resident.still = self.resident.still.saturating_add(1);
@@ -223,7 +224,7 @@ impl GroupReader {
                 && self.resident.still > 1
             {
                 self.resident.cycles_left = RESIDENT_EVERY - 1;
-                return self.resident.known;
+                return None;
             }
             if let Some(bytes) = self.read_memory_stat(context) {
                 self.resident.took(bytes);
@@ -235,9 +236,10 @@ impl GroupReader {
         let from = self.resident.left.len().saturating_sub(RESIDENT_STEP);
         let pages = private_pages(self.resident.left.drain(from..), context);
         self.resident.pages = self.resident.pages.saturating_add(pages);
-        if self.resident.left.is_empty() {
-            self.resident.took(Bytes(self.resident.pages.saturating_mul(context.page_size)));
+        if !self.resident.left.is_empty() {
+            return None;
         }
+        self.resident.took(Bytes(self.resident.pages.saturating_mul(context.page_size)));
         self.resident.known
     }
 

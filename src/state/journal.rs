@@ -68,7 +68,7 @@ pub struct Journal {
     file: Option<File>,
     /// The last attempt to begin a segment failed. Each takes a copy of the whole history state, too much
     /// for every event of a full disk: [`Journal::begin_anew`] tries again, once a cycle.
-    begun_in_vain: bool,
+    begin_failed: bool,
     /// Events in the present segment, and their bytes.
     filled: (usize, usize),
     /// Segments on disk before the present one.
@@ -118,9 +118,9 @@ impl Journal {
         let number = segments.pop().unwrap_or(0);
         let older = segments;
         let (dir, running) = (dir.to_owned(), KeptEvents::new(1));
-        let (file, begun_in_vain) = (None, false);
+        let (file, begin_failed) = (None, false);
         let mut journal =
-            Journal { dir, number, file, begun_in_vain, filled, older, standing, began, running };
+            Journal { dir, number, file, begin_failed, filled, older, standing, began, running };
         replayed.events.iter().for_each(|event| journal.note(event));
         // A daemon restarted often must not push its own history out: a whole segment goes on.
         // A damaged one is closed.
@@ -151,7 +151,7 @@ impl Journal {
     pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
         self.standing.fold(event);
         self.note(event);
-        if self.file.is_none() && self.begun_in_vain {
+        if self.file.is_none() && self.begin_failed {
             let path = segment_path(&self.dir, self.number + 1);
             let again = std::io::Error::other(
                 "it could not be written before, and the next cycle tries again",
@@ -211,7 +211,7 @@ impl Journal {
 
     fn begin_segment(&mut self) -> Result<(), StateError> {
         let begun = self.try_to_begin_segment();
-        self.begun_in_vain = begun.is_err();
+        self.begin_failed = begun.is_err();
         begun
     }
 

@@ -604,6 +604,7 @@ fn what_0_1_0_wrote_is_read() {
         let counts = Counts {
             last: None,
             growth: None,
+            resident_at: None,
             rates: Default::default(),
             burst: None,
             demand: None,

@@ -14,6 +14,9 @@ use super::sample::TaskSample;
 use super::{lane, loan, neighbours};
 use crate::units::{BootTime, Bytes};
 
+/// The first reading of memory tells how fast it grows, if so much time has passed since the admission.
+const STARTS: Duration = Duration::from_secs(1);
+
 /// The measurements of a task. Only what outlives a daemon is stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
@@ -33,10 +36,13 @@ pub struct Counts {
     /// The most resident memory that a reading found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_resident: Option<Bytes>,
-    /// Bytes a second by which its resident memory grew up to the last reading; up to the first since its
-    /// admission. `None`: not known.
+    /// Bytes a second by which its resident memory grew between its last two readings; up to the first since
+    /// its admission. `None`: not known.
     #[serde(skip)]
     pub growth: Option<f64>,
+    /// When its resident memory was read last, which is not with every reading.
+    #[serde(skip)]
+    pub resident_at: Option<BootTime>,
     /// Over the last cycle.
     #[serde(skip)]
     pub rates: TaskRates,
@@ -134,11 +140,8 @@ impl Counts {
             self.demand = cycle.as_ref().and_then(neighbours::demand);
             self.idle = cycle.as_ref().and_then(loan::is_idle);
             self.lost = cycle.as_ref().and_then(interference::lost);
-            let elapsed = at.since(*earlier).as_secs_f64();
-            self.growth = sample.resident.filter(|_| elapsed > 0.0).map(|resident| {
-                resident.0.saturating_sub(before.resident.unwrap_or_default().0) as f64 / elapsed
-            });
         }
+        self.grow(at, sample.resident);
         // Its group counts none; the first reading of its processes stands for the baseline.
         let first =
             self.baseline.as_mut().filter(|base| base.cpu.is_none() && sample.cpu.is_some());
@@ -151,6 +154,18 @@ impl Counts {
             self.end_interval(at, &sample, spread);
         }
         is_baseline
+    }
+
+    fn grow(&mut self, at: BootTime, resident: Option<Bytes>) {
+        let (Some(resident), Some((earlier, last))) = (resident, self.last) else { return };
+        let elapsed = at.since(self.resident_at.unwrap_or(earlier));
+        // What a program takes as it starts says nothing of the time after.
+        let least = if last.resident.is_some() { Duration::ZERO } else { STARTS };
+        self.growth = (!elapsed.is_zero() && elapsed >= least).then(|| {
+            let grown = resident.0.saturating_sub(last.resident.unwrap_or_default().0);
+            grown as f64 / elapsed.as_secs_f64()
+        });
+        self.resident_at = Some(at);
     }
 
     /// Takes the last reading, which ends the interval whatever it lacks.

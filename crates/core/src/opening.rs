@@ -25,8 +25,9 @@
 //! Until a job is known a hint of an admin or an integration says whether it waits ([`super::hint`]); its
 //! sample is taken nevertheless.
 //!
-//! Limits. A job is known by its tasks that ended, or by those that run as of the last cycle; a request
-//! without a job is never known to wait. The first [`LOOKED_AT`] requests are looked at, and
+//! Limits. A job is known by its tasks that ended, or by those that run as of the last cycle; without a name
+//! it is that of the user's program, and a request of no program (a shell, or it hides its command) is never
+//! known to wait. The first [`LOOKED_AT`] requests are looked at, and
 //! [`LOOKED_AT_IN_CYCLE`] with each cycle. While a request of higher priority computes, those of lower ones get
 //! no slot by their kind. What a user's request gets by its kind counts as the user's turn.
 
@@ -63,6 +64,9 @@ pub(super) struct Opening {
     /// Tasks that ended since, and gave back what their successors take.
     #[serde(default)]
     pub(super) ended: u32,
+    /// The largest task of each user at that time.
+    #[serde(default, with = "super::history_state::pairs")]
+    pub(super) largest: BTreeMap<Option<u32>, Bytes>,
     /// Since the last cycle no slot opened because of it.
     pub(super) lacks_memory: bool,
     /// The mean size of the tasks; `None`: not known.

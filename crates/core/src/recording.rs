@@ -97,6 +97,8 @@ struct Unstored {
     last: Option<(BootTime, TaskSample)>,
     #[serde(default)]
     growth: Option<f64>,
+    #[serde(default)]
+    resident_at: Option<BootTime>,
     rates: TaskRates,
     burst: Option<Duration>,
     demand: Option<f64>,
@@ -120,6 +122,7 @@ impl Unstored {
             parked,
             last: task.counts.last,
             growth: task.counts.growth,
+            resident_at: task.counts.resident_at,
             rates: task.counts.rates,
             burst: task.counts.burst,
             demand: task.counts.demand,
@@ -141,6 +144,7 @@ impl Unstored {
         task.left_for = self.left_for;
         task.counts.last = self.last;
         task.counts.growth = self.growth;
+        task.counts.resident_at = self.resident_at;
         task.counts.rates = self.rates;
         task.counts.burst = self.burst;
         task.counts.demand = self.demand;

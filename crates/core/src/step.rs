@@ -505,8 +505,8 @@ pub enum Job {
     /// Give the processes and the weights back; then [`Input::Released`] or
     /// [`Input::ReleaseFailed`].
     Release(TaskId),
-    /// Forget a task that is over, remove its own group, give a group in place its weights back
-    /// unless it is contested; then [`Input::Removed`].
+    /// Forget a task that is over, remove its own group, give a group in place its weights back;
+    /// then [`Input::Removed`].
     Remove {
         /// It.
         task: Box<Task>,

@@ -24,6 +24,7 @@ use crate::measured::Measured;
 use crate::memory::{Memory, Room};
 use crate::pace;
 use crate::probe::{Formula, Progress, Verdict, slots_carried};
+use crate::ramp::GROWS;
 use crate::state::Totals;
 use crate::task::Task;
 use crate::units::{BootTime, Bytes, Moment};
@@ -381,11 +382,14 @@ impl Shaper {
             .then(|| Duration::try_from_secs_f64(sum / f64::from(count)).unwrap_or(pace::LONGEST))
     }
 
-    /// The mean size of the tasks, as they are to have soon.
+    /// The mean size of the tasks, a young one being as those of its job were, or as it is to be soon.
     pub(crate) fn mean_resident(&self, now: BootTime) -> Option<Bytes> {
         let size = |task: &Task| {
-            // One that no cycle has read yet is as those of its job were.
-            self.will_have(task, now).or_else(|| self.jobs.mean_resident(&task.job_key()?))
+            let will_have = self.will_have(task, now);
+            if now.since(task.admitted_at.boot) >= GROWS && will_have.is_some() {
+                return will_have;
+            }
+            will_have.max(task.job_key().and_then(|job| self.jobs.mean_resident(&job)))
         };
         Bytes::mean(self.tasks().filter_map(|(_, task)| size(task)))
     }

@@ -254,6 +254,7 @@ impl Shaper {
         let mut vacated = Vec::with_capacity(ids.len());
         for id in ids {
             if let Some(task) = self.remove_task(*id) {
+                self.opening.ended += u32::from(task.seat != Seat::Slotless);
                 self.vacated.insert(*id, task);
                 vacated.push(*id);
             }
@@ -313,7 +314,6 @@ impl Shaper {
             self.totals.completed += 1;
             if !away && task.seat != Seat::Slotless {
                 self.ahead.ended += 1;
-                self.opening.ended += 1;
             }
             let mut inputs = Map::new();
             inputs.insert("uid".into(), json!(task.uid));
@@ -425,8 +425,7 @@ impl Shaper {
         self.note(EventKind::Drift, Some(task.id), reason, inputs, now);
     }
 
-    /// The end of a release: the history has it, and what the task has of others is given back, unless
-    /// it is contested.
+    /// The end of a release: the history has it, and what the task has of others is given back.
     pub(super) fn finish_release(&mut self, task: Box<Task>, now: Moment) {
         if let Some(key) = task.job_key() {
             self.jobs.left(key);

@@ -54,10 +54,12 @@ impl Shaper {
         }
         let before = self.loans.borrowers().to_vec();
         let wanted = self.who_borrows(lent);
+        let ended: Vec<_> = before.iter().filter(|id| !wanted.contains(id)).copied().collect();
+        // Who may borrow depends on who does.
+        let ended: Vec<_> = ended.into_iter().map(|id| (id, self.loan_end_reason(id))).collect();
         self.loans.set_borrowers(&wanted);
-        for id in before.iter().filter(|id| !wanted.contains(id)) {
-            let reason = self.why_over(*id);
-            self.end_loan(*id, reason, now);
+        for (id, reason) in ended {
+            self.end_loan(id, reason, now);
         }
         for id in wanted.into_iter().filter(|id| !before.contains(id)) {
             self.lane.leave(id, now.boot);
@@ -112,7 +114,7 @@ impl Shaper {
     }
 
     /// Why a task that borrowed does no more.
-    fn why_over(&self, id: TaskId) -> &'static str {
+    fn loan_end_reason(&self, id: TaskId) -> &'static str {
         if !self.policy.lend {
             return "slots.lend is off";
         }

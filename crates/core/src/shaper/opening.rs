@@ -13,6 +13,7 @@ use crate::model::{JobKey, Priority};
 use crate::opening::{LOOKED_AT, LOOKED_AT_IN_CYCLE, WAITS_BELOW};
 use crate::order::QueueOrder;
 use crate::probe::Formula;
+use crate::ramp::LEAST_SIZE;
 use crate::slots::Seat;
 use crate::state::Request;
 use crate::step::Ticket;
@@ -91,21 +92,23 @@ impl Shaper {
         let owed = self.memory_to_come(resident, now.boot);
         self.opening.memory = memory.cloned().map(|memory| memory.less(owed));
         (self.opening.resident, self.opening.ended) = (resident, 0);
+        self.note_largest(now.boot);
     }
 
     /// A request got a slot, whichever: what its task will take is as good as used until the next reading.
-    pub(crate) fn note_new(&mut self, job: Option<&JobKey>, uid: Option<u32>, now: Moment) {
+    pub(crate) fn charge_new(&mut self, job: Option<&JobKey>, uid: Option<u32>) {
         if let Some(left) = self.opening.ended.checked_sub(1) {
             self.opening.ended = left;
         } else if let Some(memory) = self.opening.memory.take() {
-            self.opening.memory = Some(memory.less(self.size_of_new(job, uid, now)));
+            self.opening.memory = Some(memory.less(self.size_of_new(job, uid)));
         }
     }
 
     /// What a new task of `job` is to have.
-    fn size_of_new(&self, job: Option<&JobKey>, uid: Option<u32>, now: Moment) -> Bytes {
+    fn size_of_new(&self, job: Option<&JobKey>, uid: Option<u32>) -> Bytes {
         let of_job = job.and_then(|job| self.jobs.large_resident(job));
-        of_job.unwrap_or_else(|| self.largest_resident(uid, now.boot))
+        let of_user = || self.opening.largest.get(&uid).copied().max(Some(LEAST_SIZE));
+        of_job.or_else(of_user).unwrap_or(LEAST_SIZE)
     }
 
     /// Whether a free passive slot is for no task that computes: it is above P0, the CPUs are saturated,
@@ -173,7 +176,7 @@ impl Shaper {
 
     /// Opens a passive slot for a task of `job`, if memory allows.
     fn open_one(&mut self, job: &JobKey, now: Moment) -> bool {
-        let resident = self.size_of_new(Some(job), job.uid, now);
+        let resident = self.size_of_new(Some(job), job.uid);
         let Some(memory) = &self.opening.memory else { return false };
         let (room, reserve) = self.room_that_binds(memory);
         let available = room.available;

@@ -298,7 +298,7 @@ impl Shaper {
         let priority = request.priority.unwrap_or_default();
         let Request { who, labels, uid, opportunistic, .. } = request;
         if request.need == Need::Slot {
-            self.note_new(labels.job_key(Some(uid)).as_ref(), Some(uid), now);
+            self.charge_new(labels.job_key(Some(uid)).as_ref(), Some(uid));
         }
         let who = Newcomer { who, labels, uid, priority, opportunistic, order };
         self.seat_new(who, seat, reason, None, ticket, now)

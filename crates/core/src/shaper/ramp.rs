@@ -1,20 +1,24 @@
 //! Slots that open ahead of the cycle, as the shaper stands; the rule and its bounds are in
 //! [`crate::ramp`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Shaper;
 use crate::measured::Measured;
 use crate::model::JobKey;
-use crate::ramp::{GROWS, LEAST_SIZE, STILL_COMING};
+use crate::ramp::{GROWS, LEAST_SIZE, MOST_GROWTH, STILL_COMING};
 use crate::task::Task;
 use crate::units::{BootTime, Bytes, Moment};
 
-/// Memory that young tasks will take.
-#[derive(Clone, Copy, Debug, Default)]
-struct Coming {
-    all: Bytes,
-    each: Bytes,
+/// Who a task is like: its user, and its job if it has one.
+type Kind = (Option<u32>, Option<JobKey>);
+
+fn kind(task: &Task) -> Kind {
+    (task.uid, task.job_key())
+}
+
+fn is_young(task: &Task, now: BootTime) -> bool {
+    now.since(task.admitted_at.boot) < GROWS
 }
 
 impl Shaper {
@@ -30,71 +34,87 @@ impl Shaper {
     /// Memory that new tasks have yet to take, where one that no cycle has read yet has none. `resident`: the
     /// mean size of the tasks.
     pub(crate) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
-        let is_young = |task: &&Task| now.since(task.admitted_at.boot) < GROWS;
-        let young: Vec<&Task> = self.tasks().map(|(_, task)| task).filter(is_young).collect();
-        // Those without a job are as one; of that, and of a job that no cycle has read, no least is expected.
-        let mut largest: BTreeMap<Option<JobKey>, Bytes> = BTreeMap::new();
-        if !young.is_empty() {
-            for (_, task) in self.tasks() {
-                if let Some(size) = self.will_have(task, now) {
-                    let job = task.job_key();
-                    let least = if job.is_some() { LEAST_SIZE } else { Bytes(0) };
-                    let most = largest.entry(job).or_insert(least);
-                    *most = size.max(*most);
-                }
-            }
-        }
+        let young: Vec<&Task> =
+            self.tasks.values().map(Box::as_ref).filter(|task| is_young(task, now)).collect();
+        let unknown = young.iter().filter(|task| self.size_of_job(task).is_none());
+        let unknown: BTreeSet<_> = unknown.map(|task| kind(task)).collect();
+        let sizes = self.sizes_of(&unknown, now);
         let to_come = |task: &Task| {
             let has = task.counts.last.and_then(|(_, last)| last.resident).unwrap_or_default();
-            let job = task.job_key();
-            let known = job.as_ref().and_then(|job| self.jobs.large_resident(job));
-            let unknown = || largest.get(&job).copied().unwrap_or_default();
-            known.unwrap_or_else(unknown).0.saturating_sub(has.0)
+            let of_others = || sizes.get(&kind(task)).copied().unwrap_or_default();
+            let most = self.size_of_job(task).unwrap_or_else(of_others);
+            most.max(self.will_have(task, now).unwrap_or_default()).0.saturating_sub(has.0)
         };
         let of_tasks = young.into_iter().map(to_come).fold(0, u64::saturating_add);
         Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
     }
 
-    /// What young tasks will take that no cycle has read yet, of jobs of which none ended, if the memory of the
-    /// node goes on as it went lately: `taken` bytes a second.
-    fn taken_on(&self, taken: Option<f64>, now: BootTime) -> Coming {
-        let is_unread = |task: &&Task| {
-            task.counts.last.is_none_or(|(_, last)| last.resident.is_none())
-                && task.job_key().is_none_or(|job| self.jobs.large_resident(&job).is_none())
-        };
-        let tasks = self.tasks().map(|(_, task)| task).filter(is_unread);
-        let left = tasks.map(|task| GROWS.saturating_sub(now.since(task.admitted_at.boot)));
-        let (left, count) =
-            left.fold((0.0, 0.0), |(sum, count), left| (sum + left.as_secs_f64(), count + 1.0));
-        if count == 0.0 {
-            return Coming::default();
+    /// What a task of each of these kinds is expected to have, of which none has ended: as much as the largest
+    /// of a job that runs, at least [`LEAST_SIZE`]. Those of a user that have no job need not be alike: the mean.
+    fn sizes_of(&self, kinds: &BTreeSet<Kind>, now: BootTime) -> BTreeMap<Kind, Bytes> {
+        let mut sizes: BTreeMap<Kind, Vec<Bytes>> = BTreeMap::new();
+        // No kind is unknown while nothing is new, which is most of the time.
+        for task in self.tasks.values().filter(|_| !kinds.is_empty()) {
+            let kind = kind(task);
+            if let Some(size) = self.will_have(task, now).filter(|_| kinds.contains(&kind)) {
+                sizes.entry(kind).or_default().push(size);
+            }
         }
-        let all = taken.unwrap_or(0.0).max(0.0) * left / count;
-        Coming { all: Bytes(all as u64), each: Bytes((all / count) as u64) }
+        let expected = |(kind, sizes): (Kind, Vec<Bytes>)| {
+            let size = match kind.1 {
+                Some(_) => sizes.iter().max().copied().max(Some(LEAST_SIZE)),
+                None => Bytes::mean(sizes.into_iter()),
+            };
+            Some((kind, size?))
+        };
+        sizes.into_iter().filter_map(expected).collect()
     }
 
-    /// What a task is to have soon: a young one as much as its job's had; of a job of which none ended it
-    /// grows on as it did last. `None`: no cycle has read it yet.
+    /// What each of the young tasks that no cycle has read yet will take, of jobs of which none has ended, and
+    /// what all of them will, if the memory of the node goes on as it went lately: `taken` bytes a second, by
+    /// all young tasks alike.
+    fn unread_growth(&self, taken: Option<f64>, now: BootTime) -> (Bytes, Bytes) {
+        let (mut young, mut unread, mut left) = (0.0, 0.0, 0.0);
+        for task in self.tasks.values().filter(|task| is_young(task, now)) {
+            young += 1.0;
+            let is_read = task.counts.last.is_some_and(|(_, last)| last.resident.is_some());
+            if !is_read && self.size_of_job(task).is_none() {
+                unread += 1.0;
+                left += GROWS.saturating_sub(now.since(task.admitted_at.boot)).as_secs_f64();
+            }
+        }
+        if unread == 0.0 {
+            return (Bytes(0), Bytes(0));
+        }
+        let each = taken.unwrap_or(0.0).max(0.0) / young * left / unread;
+        (Bytes(each as u64), Bytes((each * unread) as u64))
+    }
+
+    /// How large tasks of its job become; `None`: none has ended.
+    fn size_of_job(&self, task: &Task) -> Option<Bytes> {
+        self.jobs.large_resident(&task.job_key()?)
+    }
+
+    /// What a task is to have soon: a young one of a job of which none has ended grows on as it did last.
+    /// `None`: no cycle has read it yet.
     pub(crate) fn will_have(&self, task: &Task, now: BootTime) -> Option<Bytes> {
         let has = task.counts.last.and_then(|(_, last)| last.resident)?;
         let left = GROWS.saturating_sub(now.since(task.admitted_at.boot));
-        if left.is_zero() {
-            return Some(has);
-        }
-        let of_job = task.job_key().and_then(|job| self.jobs.large_resident(&job));
-        let grown = || {
-            let growth = task.counts.growth.unwrap_or(0.0);
-            Bytes(has.0.saturating_add((growth * left.as_secs_f64()) as u64))
-        };
-        Some(of_job.unwrap_or_else(grown).max(has))
+        let growth =
+            task.counts.growth.filter(|_| !left.is_zero() && self.size_of_job(task).is_none());
+        let grown = (growth.unwrap_or(0.0) * left.as_secs_f64()) as u64;
+        Some(Bytes(has.0.saturating_add(grown).min(has.0.saturating_mul(MOST_GROWTH))))
     }
 
-    /// What the first task of a job of `uid` may take: as much as the largest of the same user's tasks. Those
-    /// of others say nothing of it, or one large task would keep all users from a slot.
-    pub(crate) fn largest_resident(&self, uid: Option<u32>, now: BootTime) -> Bytes {
-        let own = self.tasks.values().filter(|task| task.uid == uid);
-        let sizes = own.filter_map(|task| self.will_have(task, now));
-        sizes.max().unwrap_or_default().max(LEAST_SIZE)
+    /// Notes the largest task of each user: what the first task of a job may take. Those of others say nothing
+    /// of it, or one large task would keep all users from a slot.
+    pub(crate) fn note_largest(&mut self, now: BootTime) {
+        let mut largest: BTreeMap<Option<u32>, Bytes> = BTreeMap::new();
+        for task in self.tasks.values() {
+            let most = largest.entry(task.uid).or_default();
+            *most = self.will_have(task, now).unwrap_or_default().max(*most);
+        }
+        self.opening.largest = largest;
     }
 
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
@@ -110,13 +130,14 @@ impl Shaper {
         }
         // Tasks without a group of their own are looked at by the cycle alone.
         let resident = resident.max(self.mean_resident(now.boot)).max(self.ahead.resident);
-        let coming = self.taken_on(node.memory_taken, now.boot);
-        let resident = resident.map(|Bytes(size)| Bytes(size.saturating_add(coming.each.0)));
         self.ahead.resident = resident;
-        let owed = self.memory_to_come(resident, now.boot).max(coming.all);
+        let (each, all) = self.unread_growth(node.memory_taken, now.boot);
+        let owed = self.memory_to_come(resident, now.boot).max(all);
+        let resident = resident.map(|Bytes(size)| Bytes(size.saturating_add(each.0)));
         let memory = node.memory.clone().map(|memory| memory.less(owed));
         self.opening.memory.clone_from(&memory);
         (self.opening.resident, self.opening.ended) = (resident, 0);
+        self.note_largest(now.boot);
         let most = self.ahead.room(self.slots.active_capacity);
         self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);
     }

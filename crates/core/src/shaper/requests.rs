@@ -139,7 +139,7 @@ impl Shaper {
             number: post_increment(&mut self.counters.next_reservation),
         };
         let priority = request.priority.unwrap_or_default();
-        self.note_new(request.labels.job_key(Some(request.uid)).as_ref(), Some(request.uid), now);
+        self.charge_new(request.labels.job_key(Some(request.uid)).as_ref(), Some(request.uid));
         let reservation = Reservation {
             labels: request.labels.clone(),
             uid: request.uid,
@@ -274,6 +274,8 @@ impl Shaper {
         fill: impl FnOnce(&mut Event),
     ) {
         let Some(reservation) = self.take_reservation(id) else { return };
+        // What it was to take is there again.
+        self.opening.ended += 1;
         self.step.forget(Record::Reservation(id));
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(reservation.tier.to_string());

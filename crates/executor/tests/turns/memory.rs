@@ -61,6 +61,36 @@ fn queue(load: Load, memory: u64, cpus: u32, job: Option<&str>) -> Queue {
     queue
 }
 
+/// How many of 40 tasks that wait, of 50 MiB from their beginning, have a slot after 20 s beside an old
+/// task of 5 of the 12 GiB.
+fn beside_a_large_one(uid: u32, job: Option<&str>) -> usize {
+    let hardware = Hardware { memory: 12 * GIB, cpus: 4, ..Hardware::default() };
+    let mut machine = Machine::boot(hardware, Config::default());
+    let second = Duration::from_secs(1);
+    let waits = Load { sleep: second, ..Load::hog(second / 100) };
+    let mut answers = Vec::new();
+    let mut admit = |machine: &mut Machine, uid, resident, job: Option<&str>| {
+        let process = machine.world().start_in(HOME, uid);
+        let load = Load { resident, rounds: None, ..waits };
+        machine.world().node().tree.begin(process.pid, load);
+        let job = job.map(|job| Label::new(job).unwrap());
+        answers.push(machine.admit(process, Labels { job, ..Labels::default() }, None));
+    };
+    admit(&mut machine, uid, 5 * GIB, None);
+    machine.advance(60 * second);
+    (0..TASKS).for_each(|_| admit(&mut machine, 0, 50 << 20, job));
+    machine.advance(20 * second);
+    machine.core().tasks().count()
+}
+
+#[test]
+fn a_large_task_keeps_no_others_out_for_long() {
+    // All twenty slots that four CPUs have at the most.
+    assert_eq!(beside_a_large_one(7, Some("small")), 20);
+    assert_eq!(beside_a_large_one(7, None), 20);
+    assert_eq!(beside_a_large_one(0, Some("small")), 20);
+}
+
 #[test]
 fn no_queue_of_tasks_that_grow_takes_the_reserve() {
     let millis = Duration::from_millis;
