@@ -24,9 +24,7 @@ use crate::measured::Measured;
 use crate::memory::{Memory, Room};
 use crate::pace;
 use crate::probe::{Formula, Progress, Verdict, slots_carried};
-use crate::ramp::GROWS;
 use crate::state::Totals;
-use crate::task::Task;
 use crate::units::{BootTime, Bytes, Moment};
 
 impl Shaper {
@@ -380,18 +378,6 @@ impl Shaper {
         let (sum, count) = times.fold((0.0, 0_u32), |(sum, count), it| (sum + it, count + 1));
         (count > 0)
             .then(|| Duration::try_from_secs_f64(sum / f64::from(count)).unwrap_or(pace::LONGEST))
-    }
-
-    /// The mean size of the tasks, a young one being as those of its job were, or as it is to be soon.
-    pub(crate) fn mean_resident(&self, now: BootTime) -> Option<Bytes> {
-        let size = |task: &Task| {
-            let will_have = self.will_have(task, now);
-            if now.since(task.admitted_at.boot) >= GROWS && will_have.is_some() {
-                return will_have;
-            }
-            will_have.max(task.job_key().and_then(|job| self.jobs.mean_resident(&job)))
-        };
-        Bytes::mean(self.tasks().filter_map(|(_, task)| size(task)))
     }
 
     /// Capacities as settings and CPUs have them now; an expanded passive tier stays expanded

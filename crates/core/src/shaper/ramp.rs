@@ -52,18 +52,18 @@ impl Shaper {
     /// What a task of each of these kinds is expected to have, of which none has ended: as much as the largest
     /// of a job that runs, at least [`LEAST_SIZE`]. Those of a user that have no job need not be alike: the mean.
     fn sizes_of(&self, kinds: &BTreeSet<Kind>, now: BootTime) -> BTreeMap<Kind, Bytes> {
-        let mut sizes: BTreeMap<Kind, Vec<Bytes>> = BTreeMap::new();
+        let mut sizes: BTreeMap<Kind, Vec<(bool, Bytes)>> = BTreeMap::new();
         // No kind is unknown while nothing is new, which is most of the time.
         for task in self.tasks.values().filter(|_| !kinds.is_empty()) {
             let kind = kind(task);
             if let Some(size) = self.will_have(task, now).filter(|_| kinds.contains(&kind)) {
-                sizes.entry(kind).or_default().push(size);
+                sizes.entry(kind).or_default().push((has_begun(task, now), size));
             }
         }
-        let expected = |(kind, sizes): (Kind, Vec<Bytes>)| {
+        let expected = |(kind, sizes): (Kind, Vec<(bool, Bytes)>)| {
             let size = match kind.1 {
-                Some(_) => sizes.iter().max().copied().max(Some(LEAST_SIZE)),
-                None => Bytes::mean(sizes.into_iter()),
+                Some(_) => sizes.iter().map(|(_, size)| *size).max().max(Some(LEAST_SIZE)),
+                None => mean_of_begun(&sizes),
             };
             Some((kind, size?))
         };
@@ -117,6 +117,21 @@ impl Shaper {
         self.opening.largest = largest;
     }
 
+    /// The mean size of the tasks, a young one being as those of its job were, or as it is to be soon.
+    pub(crate) fn mean_resident(&self, now: BootTime) -> Option<Bytes> {
+        let size = |task: &Task| {
+            let will_have = self.will_have(task, now);
+            if !is_young(task, now) && will_have.is_some() {
+                return will_have.map(|size| (true, size));
+            }
+            let of_job = task.job_key().and_then(|job| self.jobs.mean_resident(&job));
+            let begun = of_job.is_some() || has_begun(task, now);
+            will_have.max(of_job).map(|size| (begun, size))
+        };
+        let sizes: Vec<_> = self.tasks.values().filter_map(|task| size(task)).collect();
+        mean_of_begun(&sizes)
+    }
+
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
     pub(crate) fn ramp(&mut self, node: &Measured, resident: Option<Bytes>, now: Moment) {
         let saturation = self.policy.cpu_saturation;
@@ -141,4 +156,17 @@ impl Shaper {
         let most = self.ahead.room(self.slots.active_capacity);
         self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);
     }
+}
+
+/// Whether its size says what tasks like it need: it is not young, or it was read often enough to see how it grows.
+fn has_begun(task: &Task, now: BootTime) -> bool {
+    !is_young(task, now) || task.counts.growth.is_some()
+}
+
+/// The mean of the sizes of tasks of which it is true; where it is of none, of all: those that have just begun
+/// are small.
+fn mean_of_begun(sizes: &[(bool, Bytes)]) -> Option<Bytes> {
+    let all =
+        |begun: bool| sizes.iter().filter(move |(is, _)| *is || !begun).map(|(_, size)| *size);
+    Bytes::mean(all(true)).or_else(|| Bytes::mean(all(false)))
 }

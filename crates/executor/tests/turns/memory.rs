@@ -37,19 +37,21 @@ fn queue(load: Load, memory: u64, cpus: u32, job: Option<&str>) -> Queue {
     let mut machine = Machine::boot(hardware, Config::default());
     let job = job.map(|job| Label::new(job).unwrap());
     let mut waiting = Vec::new();
-    for _ in 0..TASKS {
+    for number in 0..TASKS as u32 {
         let process = machine.world().start_in(HOME, 0);
         let labels = Labels { job: job.clone(), ..Labels::default() };
-        waiting.push((machine.admit(process, labels, None), process));
+        // They do not end together.
+        let rounds = load.rounds.map(|rounds| rounds + number % 7 * rounds / 20);
+        waiting.push((machine.admit(process, labels, None), process, Load { rounds, ..load }));
     }
     machine.finish_all();
     let mut queue = Queue { least: memory, most: 0, ended: 0, frozen: false };
     let hour = machine.now().boot.after(Duration::from_secs(3600));
     while queue.ended < TASKS && machine.now().boot < hour {
-        waiting.retain_mut(|(answer, process)| {
+        waiting.retain_mut(|(answer, process, load)| {
             let admitted = matches!(answer.try_recv(), Ok(Ok(_)));
             if admitted {
-                machine.world().node().tree.begin(process.pid, load);
+                machine.world().node().tree.begin(process.pid, *load);
             }
             !admitted
         });
