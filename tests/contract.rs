@@ -181,13 +181,16 @@ fn counters(subject: &mut impl Subject, group: &Group) {
 fn ends(subject: &mut impl Subject, main: ProcessRef) {
     let other = subject.start();
     let world = subject.world();
-    let key = world.watch(FIRST, main.pid, None).unwrap().expect("it lives");
-    assert!(world.watch(FIRST, other.pid, None).unwrap().is_some());
+    let key =
+        world.watch(FIRST, main.pid, Some(main.start_ticks), None).unwrap().expect("it lives");
+    assert!(world.watch(FIRST, other.pid, None, None).unwrap().is_some());
+    let stranger = world.watch(FIRST, other.pid, Some(other.start_ticks + 1), None).unwrap();
+    assert!(stranger.is_none(), "another process has this number");
     subject.end(other);
     let is_end =
         |happened: Happened| happened.ends.contains(&End::Process(FIRST, other.pid)).then_some(());
     subject.waits_for("an end that is watched", is_end);
-    assert!(subject.world().watch(FIRST, other.pid, None).unwrap().is_none(), "it has ended");
+    assert!(subject.world().watch(FIRST, other.pid, None, None).unwrap().is_none(), "it has ended");
     subject.world().unwatch(FIRST, [key]);
 }
 

@@ -181,10 +181,16 @@ fn stays_unknown(task: TaskId, error: &io::Error) {
 }
 
 impl Watch for Node {
-    fn watch(&mut self, task: TaskId, pid: Pid, pin: Option<Pin>) -> io::Result<Option<Key>> {
+    fn watch(
+        &mut self,
+        task: TaskId,
+        pid: Pid,
+        start_ticks: Option<u64>,
+        pin: Option<Pin>,
+    ) -> io::Result<Option<Key>> {
         match pin.and_then(|pin| pin.0) {
             Some(pidfd) => self.watcher.watch_pidfd(task, pid, pidfd).map(Some),
-            None => self.watcher.watch_process(task, pid),
+            None => self.watcher.watch_process(task, pid, start_ticks),
         }
     }
 

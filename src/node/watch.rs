@@ -23,6 +23,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use crate::core::model::TaskId;
 use crate::executor::turn::End;
 use crate::executor::world::Key;
+use crate::kernfs::process::{Stat, proc_file, read_proc};
 use crate::units::Pid;
 
 /// Tokens below this are fixed; those from it on are processes.
@@ -138,10 +139,24 @@ impl Watcher {
         Waker(std::sync::Arc::clone(&self.messages))
     }
 
-    /// Watches a process of `task` until it ends. `Ok(None)`: it has ended already.
-    pub fn watch_process(&mut self, task: TaskId, pid: Pid) -> io::Result<Option<Key>> {
+    /// Watches a process of `task` until it ends. `Ok(None)`: it has ended already, or the number is now that of
+    /// a process that did not start at `start_ticks`.
+    pub fn watch_process(
+        &mut self,
+        task: TaskId,
+        pid: Pid,
+        start_ticks: Option<u64>,
+    ) -> io::Result<Option<Key>> {
         let Some(raw) = rustix::process::Pid::from_raw(pid.raw()) else { return Ok(None) };
         match pidfd_open(raw, PidfdFlags::empty()) {
+            // Read after it was opened: what is seen is of the process that is pinned. If it is gone by now
+            // the pidfd tells.
+            Ok(_)
+                if start_ticks
+                    .is_some_and(|ticks| started(pid).is_some_and(|now| now != ticks)) =>
+            {
+                Ok(None)
+            }
             Ok(fd) => self.watch_pidfd(task, pid, fd).map(Some),
             Err(Errno::SRCH) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -289,6 +304,11 @@ impl Watcher {
     }
 }
 
+/// When a process started, also of a zombie; `None`: there is none to be read.
+fn started(pid: Pid) -> Option<u64> {
+    Some(Stat::parse(&read_proc(&proc_file(pid, "stat")).ok()?)?.start_ticks)
+}
+
 /// How ends are noticed without inotify.
 const WITHOUT: &str =
     "the end of a task is noticed in the next cycle only, once its main process is gone";
@@ -326,7 +346,8 @@ mod tests {
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pid = Pid::new(child.id() as i32).unwrap();
         let task = TaskId { epoch: 1, number: 1 };
-        watcher.watch_process(task, pid).unwrap().unwrap();
+        assert_eq!(watcher.watch_process(task, pid, Some(1)).unwrap(), None, "another process");
+        watcher.watch_process(task, pid, started(pid)).unwrap().unwrap();
         watcher.waker().wake();
         let mut ready = Vec::new();
         watcher.wait(Duration::from_secs(10), &mut ready).unwrap();
@@ -339,6 +360,6 @@ mod tests {
         assert_eq!(watcher.take_ended().len(), 1);
         watcher.wait(Duration::ZERO, &mut ready).unwrap();
         assert!(ready.is_empty());
-        assert_eq!(watcher.watch_process(task, pid).unwrap(), None, "ended already");
+        assert_eq!(watcher.watch_process(task, pid, None).unwrap(), None, "ended already");
     }
 }

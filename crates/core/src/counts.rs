@@ -99,6 +99,7 @@ impl Counts {
     pub fn begin(&mut self, at: BootTime, sample: TaskSample) {
         self.last = Some((at, sample));
         self.opened = self.last;
+        (self.growth, self.resident_at) = (None, None);
     }
 
     /// Other counters are read from now on; what the ones before have counted is kept.

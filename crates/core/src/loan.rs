@@ -186,7 +186,7 @@ impl Loans {
     }
 
     /// Who borrows is to be decided anew, since something of `task` changed; answers whether it borrows.
-    pub(super) fn look_again(&mut self, task: TaskId) -> bool {
+    pub(super) fn decide_again(&mut self, task: TaskId) -> bool {
         let borrows = self.has(task);
         self.changed |= borrows;
         borrows

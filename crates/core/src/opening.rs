@@ -69,8 +69,6 @@ pub(super) struct Opening {
     pub(super) largest: BTreeMap<Option<u32>, Bytes>,
     /// Since the last cycle no slot opened because of it.
     pub(super) lacks_memory: bool,
-    /// The mean size of the tasks; `None`: not known.
-    pub(super) resident: Option<Bytes>,
     /// Jobs without ended tasks, of which those that run wait.
     waiting_jobs: BTreeSet<JobKey>,
     /// The same, of which they compute.

@@ -12,19 +12,16 @@
 //!   before the CPU they leave is known. Where more than one task in [`STILL_COMING`] is still on its
 //!   way, nothing opens.
 //! - From one cycle to the next as many slots may open as there are active ones, and one more for each
-//!   task that ended in that time; those for tasks that wait ([`super::opening`]) count, and have no such bound. A new task has not taken its memory yet. A task that ended has given its memory back.
-//! - What new tasks will take comes off the memory available, for the cycle too: those of the slots
-//!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended;
-//!   and what each task of the last [`GROWS`] is smaller than 95 of 100 of its job were. Of a job of which
-//!   none has ended it counts as the largest of that job that runs, at least [`LEAST_SIZE`], and of no job as
-//!   the mean of its user's; each of these as if it grew on for the rest of [`GROWS`] as it did last, to
-//!   [`MOST_GROWTH`] times what it has. Before a cycle has read them, young tasks together count as if the memory
-//!   available fell on as between the last two readings.
+//!   task that ended in that time; those for tasks that wait ([`super::opening`]) count, and have no such
+//!   bound. A task that ended has given its memory back.
+//! - What new tasks will take (`shaper/forecast.rs`) comes off the memory available, for the cycle too; at the least as
+//!   much as the mean task has, for each of the slots opened so, of the slots of the last cycle, and of those
+//!   that took the place of a task that ended.
 //! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while no request waits or `passive_max`
 //!   is reached.
 //!
-//! Limits. A task that takes more memory after [`GROWS`] is seen only as it grows. A scheduler that looks at free slots and does not wait for one gets new ones each cycle.
+//! Limit. A scheduler that looks at free slots and does not wait for one gets new ones each cycle.
 
 use std::time::Duration;
 
@@ -44,16 +41,6 @@ const START_DELAY: Duration = Duration::from_millis(100);
 
 /// One task in so many may be on its way to its group; on a node of many short ones some always are.
 pub(super) const STILL_COMING: usize = 8;
-
-/// Time in which a new task may still take its memory: it reads its input in, its runtime warms up.
-pub(super) const GROWS: Duration = Duration::from_secs(10);
-
-/// A new task is expected to have so many times what it has, at the most: one that was read just as it took its
-/// memory would be expected to take all there is.
-pub(super) const MOST_GROWTH: u64 = 4;
-
-/// The least that a task of which nothing is known counts as.
-pub(super) const LEAST_SIZE: Bytes = Bytes(64 << 20);
 
 /// Part of a CPU that the readings may cost.
 const MOST_COST: f64 = 0.002;

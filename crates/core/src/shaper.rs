@@ -20,6 +20,7 @@ mod bound;
 mod cycle;
 mod drift;
 mod facts;
+mod forecast;
 mod freezing;
 mod lane;
 mod life;

@@ -177,7 +177,7 @@ impl<W: World> Executor<'_, W> {
                 // When these have ended the rest gets its turn; cgroup.events tells too.
                 break;
             }
-            match self.state.world.watch(id, *pid, None) {
+            match self.state.world.watch(id, *pid, None, None) {
                 Ok(Some(key)) => {
                     entry.watched.insert(*pid, key);
                 }

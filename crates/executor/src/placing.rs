@@ -322,16 +322,11 @@ impl<W: World> Executor<'_, W> {
         let unwatched = process.filter(|main| !entry.watched.contains_key(&main.pid));
         if let (Some(process), false) = (unwatched, main_exited) {
             let pin = entry.admission.as_mut().and_then(|admission| admission.pin.take());
-            let pinned = pin.is_some();
-            match self.state.world.watch(id, process.pid, pin) {
-                // Without a pin its number may have been another process's already.
-                Ok(Some(key)) if pinned || self.state.world.lives(process) => {
+            match self.state.world.watch(id, process.pid, Some(process.start_ticks), pin) {
+                Ok(Some(key)) => {
                     entry.watched.insert(process.pid, key);
                 }
-                Ok(key) => {
-                    self.state.world.unwatch(id, key);
-                    self.main_exited(id);
-                }
+                Ok(None) => self.main_exited(id),
                 Err(error) => {
                     tracing::debug!(task = %id, %error, "the main process of task {id} is not watched: {error}");
                 }

@@ -275,11 +275,18 @@ pub enum HowEnded {
 
 /// Ends of processes, which come as [`End`](super::turn::End).
 pub trait Watch {
-    /// Watches a process of `task` until it ends; `None`: it has.
+    /// Watches a process of `task` until it ends; `None`: it has, or its number is that of one that did not
+    /// start at `start_ticks`, where that is known.
     ///
     /// # Errors
     /// Most likely out of descriptors; the groups and each cycle tell too.
-    fn watch(&mut self, task: TaskId, pid: Pid, pin: Option<Pin>) -> io::Result<Option<Key>>;
+    fn watch(
+        &mut self,
+        task: TaskId,
+        pid: Pid,
+        start_ticks: Option<u64>,
+        pin: Option<Pin>,
+    ) -> io::Result<Option<Key>>;
 
     /// Watches whether the group of `task` is empty, where the kernel tells.
     ///

@@ -40,7 +40,8 @@ impl Shaper {
         let saturation = self.policy.cpu_saturation;
         self.opening.saturated = measured.cpu.is_some_and(|cpu| cpu.saturated(saturation));
         let resident = self.mean_resident(now.boot).max(self.ahead.resident);
-        self.note_memory(measured.memory.as_ref(), resident, now);
+        let owed = self.memory_to_come(resident, now.boot);
+        self.note_memory(measured.memory.as_ref(), owed, now.boot);
         let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
         self.guard_freeze(&signals, now);
@@ -51,9 +52,6 @@ impl Shaper {
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
-        // What began since the last cycle has not taken its memory yet, and looks small.
-        let resident = self.mean_resident(now.boot).max(self.ahead.resident);
-        let owed = self.memory_to_come(resident, now.boot);
         let opened = self.ahead.cycle();
         self.bound = self.bound_by_state();
         let Some(cpu) = measured.cpu else { return };
@@ -70,7 +68,7 @@ impl Shaper {
             self.close_untaken(free, &cpu, measured.memory.as_ref(), now);
         } else if opened == 0 {
             // Else slots were opened ahead of this cycle, which looks back on the time before.
-            let memory = measured.memory.clone().map(|memory| memory.less(owed));
+            let memory = self.opening.memory.clone();
             self.ahead.last = self.expand(&cpu, memory.as_ref(), resident, u32::MAX, now);
         }
     }
@@ -280,12 +278,8 @@ impl Shaper {
         let stay = if opens_again && self.untaken == came_and_went {
             let (room, reserve) = memory.map(|memory| self.room_that_binds(memory)).unzip();
             let available = room.map(|room| room.available);
-            slots_that_fit(
-                free,
-                self.mean_resident(now.boot),
-                available,
-                reserve.unwrap_or_default(),
-            )
+            let resident = self.mean_resident(now.boot);
+            slots_that_fit(free, resident, available, reserve.unwrap_or_default())
         } else {
             0
         };

@@ -8,17 +8,15 @@ use super::Shaper;
 use crate::bound::Bound;
 use crate::capacity::slots_that_fit;
 use crate::event::EventKind;
-use crate::memory::Memory;
 use crate::model::{JobKey, Priority};
 use crate::opening::{LOOKED_AT, LOOKED_AT_IN_CYCLE, WAITS_BELOW};
 use crate::order::QueueOrder;
 use crate::probe::Formula;
-use crate::ramp::LEAST_SIZE;
 use crate::slots::Seat;
 use crate::state::Request;
 use crate::step::Ticket;
 use crate::task::Task;
-use crate::units::{Bytes, Moment};
+use crate::units::Moment;
 
 /// A request that may have a slot by its kind.
 struct Candidate {
@@ -80,35 +78,6 @@ impl Shaper {
             && !self.probe.is_trying()
             && self.active_offered() == 0
             && self.lowest_active_priority().is_some_and(|lowest| priority <= lowest)
-    }
-
-    /// Takes what a reading says of memory: what new tasks have yet to take is as good as used.
-    pub(crate) fn note_memory(
-        &mut self,
-        memory: Option<&Memory>,
-        resident: Option<Bytes>,
-        now: Moment,
-    ) {
-        let owed = self.memory_to_come(resident, now.boot);
-        self.opening.memory = memory.cloned().map(|memory| memory.less(owed));
-        (self.opening.resident, self.opening.ended) = (resident, 0);
-        self.note_largest(now.boot);
-    }
-
-    /// A request got a slot, whichever: what its task will take is as good as used until the next reading.
-    pub(crate) fn charge_new(&mut self, job: Option<&JobKey>, uid: Option<u32>) {
-        if let Some(left) = self.opening.ended.checked_sub(1) {
-            self.opening.ended = left;
-        } else if let Some(memory) = self.opening.memory.take() {
-            self.opening.memory = Some(memory.less(self.size_of_new(job, uid)));
-        }
-    }
-
-    /// What a new task of `job` is to have.
-    fn size_of_new(&self, job: Option<&JobKey>, uid: Option<u32>) -> Bytes {
-        let of_job = job.and_then(|job| self.jobs.large_resident(job));
-        let of_user = || self.opening.largest.get(&uid).copied().max(Some(LEAST_SIZE));
-        of_job.or_else(of_user).unwrap_or(LEAST_SIZE)
     }
 
     /// Whether a free passive slot is for no task that computes: it is above P0, the CPUs are saturated,

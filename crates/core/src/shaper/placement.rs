@@ -154,7 +154,7 @@ impl Shaper {
         let other = std::mem::replace(&mut task.seat, seat) != seat;
         self.slots.insert(seat, task.rank(), id);
         // Whether a task that borrows still does from its new place is decided with the other loans.
-        if other && !(seat.tier() == Tier::Passive && self.loans.look_again(id)) {
+        if other && !(seat.tier() == Tier::Passive && self.loans.decide_again(id)) {
             self.loans.forget(id);
         }
     }
@@ -298,7 +298,7 @@ impl Shaper {
         let priority = request.priority.unwrap_or_default();
         let Request { who, labels, uid, opportunistic, .. } = request;
         if request.need == Need::Slot {
-            self.charge_new(labels.job_key(Some(uid)).as_ref(), Some(uid));
+            self.charge_new(&labels, uid);
         }
         let who = Newcomer { who, labels, uid, priority, opportunistic, order };
         self.seat_new(who, seat, reason, None, ticket, now)

@@ -139,7 +139,7 @@ impl Shaper {
             number: post_increment(&mut self.counters.next_reservation),
         };
         let priority = request.priority.unwrap_or_default();
-        self.charge_new(request.labels.job_key(Some(request.uid)).as_ref(), Some(request.uid));
+        self.charge_new(&request.labels, request.uid);
         let reservation = Reservation {
             labels: request.labels.clone(),
             uid: request.uid,

@@ -263,7 +263,13 @@ fn of_owner(weights: Weights) -> (String, String) {
 }
 
 impl Watch for Pretend {
-    fn watch(&mut self, task: TaskId, pid: Pid, _: Option<Pin>) -> io::Result<Option<Key>> {
+    fn watch(
+        &mut self,
+        task: TaskId,
+        pid: Pid,
+        start_ticks: Option<u64>,
+        _: Option<Pin>,
+    ) -> io::Result<Option<Key>> {
         match self.deed(Call::Watch(task, pid)) {
             None => return Ok(None),
             Some(refused) if refused || self.deeds.fails(Method::Watch) => {
@@ -274,6 +280,9 @@ impl Watch for Pretend {
         }
         let Some(found) = self.node.tree.processes().get(&pid) else { return Ok(None) };
         let process = ProcessRef { pid, start_ticks: found.start_ticks };
+        if start_ticks.is_some_and(|ticks| ticks != process.start_ticks) {
+            return Ok(None);
+        }
         self.next_key += 1;
         self.watched.insert(self.next_key, (task, process));
         Ok(Some(Key(self.next_key)))

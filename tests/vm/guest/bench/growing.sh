@@ -33,4 +33,3 @@ printf 'least available %d MiB, reserve (a twentieth) %d MiB\n' $((least / 1024)
 lrsctl status | grep -E '^(slots|guard|tasks|totals)'
 lrsctl events --no-follow | grep -cE ' guard' | sed 's/^/events of the guard: /'
 lrsctl events --no-follow | grep -E ' (expanded|shrunk|guard) ' | tail -40
-lrsctl events --no-follow --json | grep -E '"(expanded|admitted|completed)"' | cut -c1-900
