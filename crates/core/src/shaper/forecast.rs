@@ -11,8 +11,8 @@
 //! - Before a cycle has read any, young tasks together as if the memory available fell on as between the last
 //!   two readings ahead of the cycle.
 //!
-//! Between two readings each request that gets a slot counts as well, unless a task ended whose place it
-//! takes.
+//! Between two readings each request that gets a slot counts as well, unless it takes the place of one that
+//! ended.
 //!
 //! Limits. What a task takes after [`GROWS`] is seen only as it takes it, and then the guard acts. A slot that is
 //! reserved counts until the next reading alone.
@@ -139,8 +139,8 @@ impl Shaper {
         }
     }
 
-    /// A request got a slot: what its task will take is as good as used until the next reading, unless a task
-    /// ended whose place it takes.
+    /// A request got a slot: what its task will take is as good as used until the next reading, unless it takes
+    /// the place of one that ended.
     pub(crate) fn charge_new(&mut self, labels: &Labels, uid: u32) {
         if let Some(left) = self.opening.ended.checked_sub(1) {
             self.opening.ended = left;

@@ -15,6 +15,7 @@ systemctl start lrsd || exit 1
 lrsctl --version
 
 field() { sed -n "s/^$1: *\([0-9]*\) kB/\1/p" /proc/meminfo; }
+# shellcheck disable=SC2016 # the variables are perl's
 grow='for (1..50) { push @a, chr(65 + $_ % 26) x (5 << 20); select undef, undef, undef, .1 } sleep 15'
 
 total=$(field MemTotal) least=$(field MemAvailable) began=$SECONDS
