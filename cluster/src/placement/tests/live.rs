@@ -102,7 +102,8 @@ impl World {
                 for number in 0..1 + b % 5 {
                     let mut task =
                         new_task("t", replicas(a.rotate_left(number.into())), f64::from(b % 6));
-                    task.kind = if a.wrapping_add(number) % 4 == 0 { Kind::Reduce } else { Kind::Map };
+                    task.kind =
+                        if a.wrapping_add(number) % 4 == 0 { Kind::Reduce } else { Kind::Map };
                     cluster.submit(job, task);
                 }
             }

@@ -30,11 +30,11 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
     assert_eq!(shaper.slots().passive_capacity, 2, "free throughout three cycles");
 }
 
-/// Tasks that sleep in all slots, each of 100 bytes; no request waits.
+/// Tasks that sleep in all slots, each of 100 bytes, which they have taken by the tenth second; no request waits.
 fn full_of_sleepers(policy: Policy) -> Shaper {
     let mut shaper = Shaper::new(policy, 2, Restored::default());
-    for i in 0..4 {
-        let id = admit(&mut shaper, 0, at(i));
+    for _ in 0..4 {
+        let id = admit(&mut shaper, 0, at(0));
         let sample = TaskSample { resident: Some(Bytes(100)), ..TaskSample::default() };
         shaper.read(at(9).boot, Reading { task: id, due: false, sample });
     }
@@ -188,8 +188,8 @@ fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
     shaper.ramp(&half, Some(Bytes(10)), at(5));
     assert_eq!(shaper.slots().passive_capacity, 2, "no request waits");
     let mut shaper = full_with_waiters(8);
-    shaper.ramp(&busy, Some(Bytes(10)), at(7));
     shaper.ramp(&half, None, at(7));
+    shaper.ramp(&busy, Some(Bytes(10)), at(7));
     assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of an unknown size");
     shaper.ramp(&half, Some(Bytes(10)), at(8));
     assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 6));

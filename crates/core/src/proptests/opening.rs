@@ -18,18 +18,19 @@ fn probes() -> Policy {
     Policy { formula: Formula::Probe, ..Policy::simulated() }
 }
 
-/// On 2 CPUs, with jobs known: "waits", "computes", and two on either side of the middle.
+/// On 2 CPUs, with jobs of users 0 and 7 known: "waits", "computes", and two on either side of the middle.
 fn node(policy: Policy) -> Shaper {
     let job = |name, rate| {
         let mut finished = Finished::default();
         let resident = Some(SIZE as f64);
         finished.add(End { rate: Some(rate), resident, ..End::default() });
-        (labels(name).job_key(Some(0)).unwrap(), finished)
+        [0, 7].map(|uid| (labels(name).job_key(Some(uid)).unwrap(), finished.clone()))
     };
     let jobs: Vec<(JobKey, Finished)> =
         [("waits", 0.02), ("computes", 0.98), ("waits more", 0.49), ("computes more", 0.51)]
-            .map(|(name, rate)| job(name, rate))
-            .into();
+            .into_iter()
+            .flat_map(|(name, rate)| job(name, rate))
+            .collect();
     Shaper::new(policy, 2, Restored { jobs, ..Restored::default() })
 }
 
@@ -129,6 +130,22 @@ fn a_job_of_which_nothing_is_known_has_one_sample() {
     assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 2));
     ask(&mut shaper, "another", at(7));
     assert_eq!(shaper.waiting(), 3, "one at a time");
+}
+
+#[test]
+fn the_end_of_a_sample_decides_for_its_job_at_once() {
+    for (seconds, capacity) in [(0, 5), (1, 2)] {
+        let mut shaper = node(probes());
+        (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+        shaper.cycle(&saturated(60 * SIZE), at(5));
+        (0..4).for_each(|_| ask(&mut shaper, "new", at(6)));
+        assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 3));
+        let id = first(&shaper, "new");
+        shaper.vacate(&[id], at(7));
+        shaper.completed(vec![(id, Last::Read(used(seconds)))], at(7));
+        let slots = shaper.slots();
+        assert_eq!((slots.passive_capacity, slots.passive_free()), (capacity, 0), "{seconds}");
+    }
 }
 
 #[test]
@@ -245,6 +262,93 @@ proptest! {
             prop_assert!(passive(&shaper, "computes") <= slots.base as usize);
             // No slot is free while a request waits that may have it.
             prop_assert!(slots.passive_free() == 0 || shaper.waiting() == 0);
+        }
+    }
+}
+
+/// Who waits, and how often each was passed; what was granted since the last cycle.
+#[derive(Default)]
+struct Served {
+    /// Of each user, in the order of arrival.
+    waiting: BTreeMap<u32, Vec<(Ticket, u32)>>,
+    granted: u64,
+    ended: u64,
+}
+
+impl Served {
+    /// Takes what was granted. The slots that opened for it have room in memory of so many tasks.
+    fn absorb(&mut self, step: Step, room: u64, most_passed: u32) {
+        for job in step.jobs {
+            let Job::Prepare { ticket, .. } = job else { continue };
+            self.granted += 1;
+            for waiting in self.waiting.values_mut() {
+                let place = waiting.iter().position(|(other, _)| *other == ticket);
+                let Some(place) = place else { continue };
+                waiting.remove(place);
+                for (passed, count) in &mut waiting[..place] {
+                    *count += 1;
+                    assert!(*count <= most_passed, "{passed:?} was passed {count} times");
+                }
+            }
+        }
+        let opened = step.events.iter().any(|event| event.kind == EventKind::Expanded);
+        let new = self.granted.saturating_sub(self.ended);
+        assert!(!opened || new <= room, "{new} new tasks, and memory for {room}");
+    }
+}
+
+proptest! {
+    /// On saturated CPUs, whatever comes and ends, in each order.
+    #[test]
+    fn none_is_passed_too_often_and_slots_open_as_memory_and_samples_allow(
+        order in prop::sample::select(vec![QueueOrder::Fit, QueueOrder::Fifo, QueueOrder::Complement]),
+        overtake_max in 0..4u32,
+        steps in prop::collection::vec(
+            (0..5u8, any::<bool>(), prop::sample::select(vec!["waits", "computes", "new", "newer"]), 0..12usize, 0..9u64),
+            1..100,
+        ),
+    ) {
+        let mut shaper = node(Policy { order, overtake_max, passive_max: Some(12), ..probes() });
+        (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+        let mut room = 60;
+        shaper.cycle(&saturated(room * SIZE), at(5));
+        shaper.take_step();
+        let most_passed = if order == QueueOrder::Fifo { 0 } else { overtake_max };
+        let mut served = Served::default();
+        for (second, (what, of_other, job, which, memory)) in (6..).zip(steps) {
+            let now = at(second);
+            let step = match what {
+                0..3 => {
+                    let uid = if of_other { 7 } else { 0 };
+                    let asks = Request { uid, labels: labels(job), ..request(0) };
+                    let patience = Patience { first_requested: now.wall, deadline: None, parks: false };
+                    let ticket = Ticket(second);
+                    served.waiting.entry(uid).or_default().push((ticket, 0));
+                    let asks = Input::Request { ticket, request: asks, patience: Some(patience) };
+                    shaper.handle(asks, now)
+                }
+                3 => {
+                    let id = shaper.tasks().map(|(id, _)| id).nth(which);
+                    if let Some(id) = id {
+                        served.ended += 1;
+                        end(&mut shaper, id, now);
+                    }
+                    shaper.take_step()
+                }
+                _ => {
+                    room = memory;
+                    served = Served { waiting: served.waiting, ..Served::default() };
+                    // The policy keeps 100 bytes free.
+                    shaper.cycle(&saturated(room * SIZE + 100), now);
+                    shaper.take_step()
+                }
+            };
+            served.absorb(step, room, most_passed);
+            begin(&mut shaper, now);
+            let base = shaper.slots().base as usize;
+            let others = ["computes", "new", "newer"].map(|job| passive(&shaper, job));
+            prop_assert!(others.iter().sum::<usize>() <= base + 1, "{others:?} of {base}");
+            prop_assert!(shaper.slots().passive_free() == 0 || shaper.waiting() == 0);
         }
     }
 }

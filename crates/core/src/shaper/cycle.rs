@@ -31,7 +31,8 @@ impl Shaper {
     /// One cycle. Readings of tasks are taken by [`Shaper::read`] before.
     pub(crate) fn cycle(&mut self, measured: &Measured, now: Moment) {
         self.follow_cpus(measured, now);
-        self.expire(now);
+        // Their slots are given below, by the memory of this cycle.
+        self.end_what_is_due(now);
         self.follow_cycle();
         self.freed.cycle(now.boot);
         self.flush_refusals(now);

@@ -4,12 +4,12 @@
 //! Slots that open by what is free at that moment, or by the sizes of the moment, are too many. So for its
 //! first [`GROWS`] a task counts as much as 95 of 100 of its job had. Where none of its job has ended:
 //!
-//! - as it grows itself: as between the last two readings for the rest of [`GROWS`], to [`MOST_GROWTH`] times
-//!   what it has;
+//! - as it grows itself: for the rest of [`GROWS`] as between the last two readings, and no faster than on the
+//!   mean since it began, for one may be read just as it took all its memory;
 //! - as the largest of its job that runs, at least [`LEAST_SIZE`]. Tasks of a user without a job need not be
 //!   alike: as their mean, without those that have just begun.
-//! - Before a cycle has read any, young tasks together as if the memory available fell on as between the last
-//!   two readings ahead of the cycle.
+//! - Before readings show how each grows, young tasks together as if the memory available fell on as between
+//!   the last two readings ahead of the cycle.
 //!
 //! Between two readings each request that gets a slot counts as well, unless it takes the place of one that
 //! ended.
@@ -28,10 +28,6 @@ use crate::units::{BootTime, Bytes};
 
 /// Time in which a new task may still take its memory.
 const GROWS: Duration = Duration::from_secs(10);
-
-/// A new task is expected to have so many times what it has, at the most: one that was read just as it took its
-/// memory would be expected to take all there is.
-const MOST_GROWTH: u64 = 4;
 
 /// The least that a task of a job counts as of which nothing is known.
 const LEAST_SIZE: Bytes = Bytes(64 << 20);
@@ -91,15 +87,14 @@ impl Shaper {
         sizes.into_iter().filter_map(expected).collect()
     }
 
-    /// What each of the young tasks that no cycle has read yet will take, of jobs of which none has ended, and
-    /// what all of them will, if the memory of the node goes on as it went lately: `taken` bytes a second, by
+    /// What each of the young tasks will take of which no reading shows how they grow and none of whose job has
+    /// ended, and what all of them will, if the memory of the node goes on as it went lately: `taken` bytes a second, by
     /// all young tasks alike.
     pub(crate) fn unread_growth(&self, taken: Option<f64>, now: BootTime) -> (Bytes, Bytes) {
         let (mut young, mut unread, mut left) = (0.0, 0.0, 0.0);
         for task in self.tasks.values().filter(|task| is_young(task, now)) {
             young += 1.0;
-            let is_read = task.counts.last.is_some_and(|(_, last)| last.resident.is_some());
-            if !is_read && self.size_of_job(task).is_none() {
+            if !has_begun(task, now) && self.size_of_job(task).is_none() {
                 unread += 1.0;
                 left += GROWS.saturating_sub(now.since(task.admitted_at.boot)).as_secs_f64();
             }
@@ -119,12 +114,16 @@ impl Shaper {
     /// What a task is to have soon: a young one of a job of which none has ended grows on as it did last.
     /// `None`: no cycle has read it yet.
     pub(crate) fn will_have(&self, task: &Task, now: BootTime) -> Option<Bytes> {
-        let has = task.counts.last.and_then(|(_, last)| last.resident)?;
-        let left = GROWS.saturating_sub(now.since(task.admitted_at.boot));
-        let growth =
-            task.counts.growth.filter(|_| !left.is_zero() && self.size_of_job(task).is_none());
-        let grown = (growth.unwrap_or(0.0) * left.as_secs_f64()) as u64;
-        Some(Bytes(has.0.saturating_add(grown).min(has.0.saturating_mul(MOST_GROWTH))))
+        let (at, last) = task.counts.last?;
+        let has = last.resident?;
+        let Some(growth) = task.counts.growth else { return Some(has) };
+        if !is_young(task, now) || self.size_of_job(task).is_some() {
+            return Some(has);
+        }
+        let age = task.counts.resident_at.unwrap_or(at).since(task.admitted_at.boot);
+        let on_the_mean = has.0 as f64 / age.as_secs_f64();
+        let grown = growth.min(on_the_mean) * GROWS.saturating_sub(age).as_secs_f64();
+        Some(Bytes(has.0.saturating_add(grown as u64)))
     }
 
     /// Takes what a reading says of memory, of which tasks have yet to take `owed`.
@@ -155,7 +154,10 @@ impl Shaper {
     pub(crate) fn size_of_new(&self, job: Option<&JobKey>, uid: Option<u32>) -> Bytes {
         let of_job = job.and_then(|job| self.jobs.large_resident(job));
         let of_user = || self.opening.largest.get(&uid).copied().unwrap_or_default();
-        of_job.unwrap_or_else(|| of_user().max(LEAST_SIZE))
+        // Where no cycle has read any task yet, the mean of all as read ahead of it.
+        let none_read = self.opening.largest.values().all(|size| *size == Bytes(0));
+        let of_all = self.ahead.resident.filter(|_| none_read).unwrap_or_default();
+        of_job.unwrap_or_else(|| of_user().max(of_all).max(LEAST_SIZE))
     }
 
     /// The mean size of the tasks, a young one being as those of its job were, or as it is to be soon.

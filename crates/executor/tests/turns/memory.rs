@@ -8,6 +8,7 @@ use std::time::Duration;
 use lrs_sim::load::Load;
 use lrs_sim::node::Hardware;
 
+use fastrand::Rng;
 use lrs_config::Config;
 use lrs_core::model::{Label, Labels};
 use lrs_sim::pretend::{HOME, Machine};
@@ -30,9 +31,8 @@ struct Queue {
     frozen: bool,
 }
 
-/// A queue of tasks that grow while they do `load`, all of one job or without a name.
+/// A queue of tasks that do `load`, all of one job or without a name.
 fn queue(load: Load, memory: u64, cpus: u32, job: Option<&str>) -> Queue {
-    let load = Load { resident: SIZE, grows: Duration::from_secs(5), ..load };
     let hardware = Hardware { memory, cpus, ..Hardware::default() };
     let mut machine = Machine::boot(hardware, Config::default());
     let job = job.map(|job| Label::new(job).unwrap());
@@ -97,7 +97,8 @@ fn a_large_task_keeps_no_others_out_for_long() {
 fn no_queue_of_tasks_that_grow_takes_the_reserve() {
     let millis = Duration::from_millis;
     let waits = Load { sleep: millis(190), rounds: Some(150), ..Load::hog(millis(10)) };
-    let computes = Load { rounds: Some(30), ..Load::hog(millis(500)) };
+    let waits = Load { resident: SIZE, grows: millis(5000), ..waits };
+    let computes = Load { rounds: Some(30), sleep: Duration::ZERO, cpu: millis(500), ..waits };
     let turns = Load { sleep: millis(500), ..computes };
     for (gib, cpus) in [(2, 2), (3, 4), (4, 4), (8, 4)] {
         let memory = gib * GIB;
@@ -114,5 +115,32 @@ fn no_queue_of_tasks_that_grow_takes_the_reserve() {
                 assert!(load != waits || queue.most + 1 >= fit, "{case}");
             }
         }
+    }
+}
+
+/// Tasks of any size, that take it in any time in which a task is expected to. The later seeds once failed.
+#[test]
+fn no_queue_takes_the_reserve_whatever_its_tasks_do() {
+    for seed in (0..30).chain([69, 241, 243, 245, 262, 286]) {
+        let mut any = Rng::with_seed(seed);
+        let cpus = any.u32(1..9);
+        let memory = any.u64(1..17) * GIB;
+        let reserve = memory / 20;
+        // The base has room: two slots a CPU.
+        let most = (memory - reserve) / u64::from(2 * cpus);
+        let mut millis = |range: std::ops::Range<u64>| Duration::from_millis(any.u64(range));
+        let load =
+            Load { grows: millis(0..10_000), sleep: millis(0..2000), ..Load::hog(millis(1..500)) };
+        let load = Load {
+            resident: any.u64(most / 20..=most),
+            rounds: Some(any.u32(2..60)),
+            requests: any.u32(0..20),
+            ..load
+        };
+        let job = any.bool().then_some("grow");
+        let queue = queue(load, memory, cpus, job);
+        let case = format!("seed {seed}: {memory} B, {cpus} CPUs, {job:?}, {load:?}: {queue:?}");
+        assert!(queue.least >= reserve && !queue.frozen, "{case}");
+        assert_eq!(queue.ended, TASKS, "{case}");
     }
 }
