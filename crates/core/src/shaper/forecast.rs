@@ -87,9 +87,9 @@ impl Shaper {
         sizes.into_iter().filter_map(expected).collect()
     }
 
-    /// What each of the young tasks will take of which no reading shows how they grow and none of whose job has
-    /// ended, and what all of them will, if the memory of the node goes on as it went lately: `taken` bytes a second, by
-    /// all young tasks alike.
+    /// Of the young tasks of which no reading shows how they grow, and no task of their jobs has ended: what each
+    /// will take, and all of them, if the memory of the node goes on as it went lately. That is `taken` bytes a
+    /// second, by all young tasks alike.
     pub(crate) fn unread_growth(&self, taken: Option<f64>, now: BootTime) -> (Bytes, Bytes) {
         let (mut young, mut unread, mut left) = (0.0, 0.0, 0.0);
         for task in self.tasks.values().filter(|task| is_young(task, now)) {
