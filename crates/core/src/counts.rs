@@ -175,8 +175,6 @@ impl Counts {
         if sample.cpu.is_none() && self.last.is_some_and(|(_, last)| last.cpu.is_some()) {
             return;
         }
-        // Its processes are gone, and their memory with them.
-        let sample = TaskSample { resident: None, ..sample };
         self.advance(at, sample, false, cpus);
         self.end_interval(at, &sample, cpus.spread());
     }

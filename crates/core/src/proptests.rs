@@ -3,6 +3,7 @@
 
 mod examples;
 mod expansion;
+mod forecast;
 mod loans;
 mod opening;
 mod ops;

@@ -417,12 +417,6 @@ impl Shaper {
 
     /// Ends reservations and waits that have expired.
     pub(super) fn expire(&mut self, now: Moment) {
-        self.end_what_is_due(now);
-        self.rearrange(now);
-    }
-
-    /// The same; who gets the slots that came free is not decided yet.
-    fn end_what_is_due(&mut self, now: Moment) {
         self.gather_until = self.gather_until.filter(|until| *until > now.boot);
         while let Some((at, what)) = self.deadlines.first().copied()
             && at <= now.boot
@@ -441,6 +435,7 @@ impl Shaper {
                 }
             }
         }
+        self.rearrange(now);
     }
 
     /// Records something only the caller knows (drift, recovery, start, stop).

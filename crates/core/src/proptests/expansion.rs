@@ -188,8 +188,8 @@ fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
     shaper.ramp(&half, Some(Bytes(10)), at(5));
     assert_eq!(shaper.slots().passive_capacity, 2, "no request waits");
     let mut shaper = full_with_waiters(8);
-    shaper.ramp(&half, None, at(7));
     shaper.ramp(&busy, Some(Bytes(10)), at(7));
+    shaper.ramp(&half, None, at(7));
     assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of an unknown size");
     shaper.ramp(&half, Some(Bytes(10)), at(8));
     assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 6));

@@ -236,6 +236,24 @@ fn none_is_overtaken_more_often_than_the_policy_says() {
     assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 3));
 }
 
+#[test]
+fn a_cycle_gives_what_has_expired_by_its_own_memory() {
+    for (room, capacity) in [(0, 2), (1, 3)] {
+        let mut shaper = node(Policy { overtake_max: 0, ..probes() });
+        (0..4).for_each(|i| ask(&mut shaper, "computes", at(i)));
+        shaper.cycle(&saturated(60 * SIZE), at(5));
+        let deadline = Some(at(8).boot);
+        let patience = Patience { first_requested: at(6).wall, deadline, parks: false };
+        let computes = Request { labels: labels("computes"), ..request(0) };
+        shaper.ask(computes, Some(patience), at(6)).unwrap();
+        ask(&mut shaper, "waits", at(7));
+        assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (2, 2), "it passes none");
+        // The policy keeps 100 bytes free; the four have yet to take theirs.
+        shaper.cycle(&saturated((4 + room) * SIZE + 100), at(9));
+        assert_eq!(shaper.slots().passive_capacity, capacity, "room for {room}");
+    }
+}
+
 proptest! {
     /// On saturated CPUs, whatever comes and ends.
     #[test]

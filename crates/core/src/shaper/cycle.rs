@@ -31,18 +31,18 @@ impl Shaper {
     /// One cycle. Readings of tasks are taken by [`Shaper::read`] before.
     pub(crate) fn cycle(&mut self, measured: &Measured, now: Moment) {
         self.follow_cpus(measured, now);
-        // Their slots are given below, by the memory of this cycle.
-        self.end_what_is_due(now);
-        self.follow_cycle();
-        self.freed.cycle(now.boot);
-        self.flush_refusals(now);
-        let Measured { memory_full, swap_growth, .. } = *measured;
         self.opening.cycle(&self.jobs, self.tasks.values().map(Box::as_ref));
         let saturation = self.policy.cpu_saturation;
         self.opening.saturated = measured.cpu.is_some_and(|cpu| cpu.saturated(saturation));
         let resident = self.mean_resident(now.boot).max(self.ahead.resident);
         let owed = self.memory_to_come(resident, now.boot);
         self.note_memory(measured.memory.as_ref(), owed, now.boot);
+        // The slots of what has expired are given by what this cycle says.
+        self.expire(now);
+        self.follow_cycle();
+        self.freed.cycle(now.boot);
+        self.flush_refusals(now);
+        let Measured { memory_full, swap_growth, .. } = *measured;
         let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
         self.guard_freeze(&signals, now);

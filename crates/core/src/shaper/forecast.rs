@@ -4,8 +4,8 @@
 //! Slots that open by what is free at that moment, or by the sizes of the moment, are too many. So for its
 //! first [`GROWS`] a task counts as much as 95 of 100 of its job had. Where none of its job has ended:
 //!
-//! - as it grows itself: for the rest of [`GROWS`] as between the last two readings, and no faster than on the
-//!   mean since it began, for one may be read just as it took all its memory;
+//! - as it grows itself: for the rest of [`GROWS`] as between the last two readings, to [`MOST_GROWTH`] times
+//!   what it has, or as on the mean since it began;
 //! - as the largest of its job that runs, at least [`LEAST_SIZE`]. Tasks of a user without a job need not be
 //!   alike: as their mean, without those that have just begun.
 //! - Before readings show how each grows, young tasks together as if the memory available fell on as between
@@ -28,6 +28,10 @@ use crate::units::{BootTime, Bytes};
 
 /// Time in which a new task may still take its memory.
 const GROWS: Duration = Duration::from_secs(10);
+
+/// A task that does not grow steadily is expected to have so many times what it has, at the most: one that was
+/// read just as it took its memory would be expected to take all there is.
+const MOST_GROWTH: u64 = 4;
 
 /// The least that a task of a job counts as of which nothing is known.
 const LEAST_SIZE: Bytes = Bytes(64 << 20);
@@ -65,16 +69,16 @@ impl Shaper {
     /// What a task of each of these kinds is expected to have, of which none has ended: as much as the largest
     /// of a job that runs, at least [`LEAST_SIZE`]. Those of a user that have no job need not be alike: the mean.
     fn sizes_of(&self, kinds: &BTreeSet<Kind>, now: BootTime) -> BTreeMap<Kind, Bytes> {
-        let mut sizes: BTreeMap<Kind, Vec<(bool, Bytes)>> = BTreeMap::new();
         if kinds.is_empty() {
             return BTreeMap::new();
         }
+        let none = |kind: &Kind| (kind.clone(), Vec::new());
+        let mut sizes: BTreeMap<Kind, Vec<(bool, Bytes)>> = kinds.iter().map(none).collect();
         for task in self.tasks.values() {
-            let kind = kind(task);
-            if kinds.contains(&kind)
+            if let Some(sizes) = sizes.get_mut(&kind(task))
                 && let Some(size) = self.will_have(task, now)
             {
-                sizes.entry(kind).or_default().push((has_begun(task, now), size));
+                sizes.push((has_begun(task, now), size));
             }
         }
         let expected = |(kind, sizes): (Kind, Vec<(bool, Bytes)>)| {
@@ -121,9 +125,10 @@ impl Shaper {
             return Some(has);
         }
         let age = task.counts.resident_at.unwrap_or(at).since(task.admitted_at.boot);
-        let on_the_mean = has.0 as f64 / age.as_secs_f64();
-        let grown = growth.min(on_the_mean) * GROWS.saturating_sub(age).as_secs_f64();
-        Some(Bytes(has.0.saturating_add(grown as u64)))
+        let left = GROWS.saturating_sub(age).as_secs_f64();
+        let steadily = (has.0 as f64 / age.as_secs_f64() * left) as u64;
+        let most = steadily.max(has.0.saturating_mul(MOST_GROWTH - 1));
+        Some(Bytes(has.0.saturating_add(((growth * left) as u64).min(most))))
     }
 
     /// Takes what a reading says of memory, of which tasks have yet to take `owed`.
@@ -150,14 +155,15 @@ impl Shaper {
     }
 
     /// What a new task of `job` is to have; the first one of a job as much as the largest of the same user's.
-    /// Those of others say nothing of it, or one large task would keep all users from a slot.
+    /// Those of others say nothing of it, or one large task would keep all users from a slot; but as long as no
+    /// task of the user was read, the mean of all as read ahead of the cycle.
     pub(crate) fn size_of_new(&self, job: Option<&JobKey>, uid: Option<u32>) -> Bytes {
         let of_job = job.and_then(|job| self.jobs.large_resident(job));
-        let of_user = || self.opening.largest.get(&uid).copied().unwrap_or_default();
-        // Where no cycle has read any task yet, the mean of all as read ahead of it.
-        let none_read = self.opening.largest.values().all(|size| *size == Bytes(0));
-        let of_all = self.ahead.resident.filter(|_| none_read).unwrap_or_default();
-        of_job.unwrap_or_else(|| of_user().max(of_all).max(LEAST_SIZE))
+        let of_user = || match self.opening.largest.get(&uid) {
+            Some(Bytes(0)) => self.ahead.resident.unwrap_or_default(),
+            size => size.copied().unwrap_or_default(),
+        };
+        of_job.unwrap_or_else(|| of_user().max(LEAST_SIZE))
     }
 
     /// The mean size of the tasks, a young one being as those of its job were, or as it is to be soon.

