@@ -4,7 +4,8 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// What a task of which nothing is known is expected to have, in MiB, after it was read at these seconds.
+/// What a task of which nothing is known is expected to have, in MiB, after these readings: milliseconds since its
+/// admission, and MiB.
 fn expected(readings: &[(u64, u64)]) -> u64 {
     let mut shaper = shaper(2);
     let id = admit(&mut shaper, 0, at(0));

@@ -45,7 +45,7 @@ begin_passive() {
 }
 end_passive() {
     echo 1 >"$root/passive/cgroup.kill"
-    { wait; } 2>/dev/null # or the shell tells of each that was killed
+    wait
     sync
 }
 written() { sed -n "s/^$number .*wbytes=\([0-9]*\).*/\1/p" "$root/passive/io.stat" | grep . || echo 0; }
