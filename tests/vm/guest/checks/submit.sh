@@ -110,7 +110,8 @@ waits "$third" || fault "$third is not in the queue"
 lrsctl kill killed
 eventually "killed is over" no_task killed
 ends 0 "$third"
-[ "$(cat "$dir/third")" = "out
+# Emulated, it may have waited long enough to be told so.
+[ "$(grep -v '^lrsctl: waiting for a slot' "$dir/third")" = "out
 error" ] || fault "in the file: $(cat "$dir/third")"
 
 step "as a user, by his manager"
