@@ -136,6 +136,7 @@ pub struct Run {
     /// What went wrong: a task that failed, the time limit, a check that did not hold.
     pub faults: Vec<String>,
     /// What makes it doubtful, though it is complete: shown as warnings.
+    #[serde(default)] // runs kept in docs/figures from before there were notes
     pub notes: Vec<String>,
     /// In the order of the suite.
     pub tasks: Vec<Task>,

@@ -12,7 +12,7 @@ pub enum Bound {
     Off,
     /// `slots.passive_max` is reached.
     Max,
-    /// The guard holds passive slots, or no further task of the mean size fits.
+    /// The guard holds passive slots, or no further task of the size that is to be expected fits.
     Memory,
     /// The last slots made active tasks wait more (`guard.interference`).
     ActiveTier,

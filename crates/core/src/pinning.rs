@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(swaps(3, &[], &active, &passive), [(id(3), id(5))]);
     }
 
-    /// Against all choices, of up to five active and passive tasks on three CPUs.
+    /// Against all choices, of two active and two passive tasks on three CPUs.
     #[test]
     fn no_other_choice_uses_more_cpus() {
         let sets: Vec<CpuSet> =

@@ -7,11 +7,9 @@
 
 use lrs_term::{Column, Columns, Failure, Output, wrap};
 
-use super::figures::{Figures, alone_time, run_time};
 use super::model::{LoadReport, Report, SettingReport, complete};
 use super::words;
 use crate::record::{Point, Run, SettingKind};
-use crate::stats::Spread;
 
 /// From which share of the CPU other work counts as a distortion.
 const BUSY: f64 = 0.1;
@@ -24,13 +22,6 @@ pub(super) const SUITE: &str = "demo";
 
 /// Columns of the picture of the slots.
 const WIDTH: usize = 60;
-
-/// A setting and what the demo says of it.
-struct Shown<'a> {
-    one: &'a SettingReport,
-    /// Run time of the first task on each core over that of one alone, mean.
-    first_tasks: Option<f64>,
-}
 
 /// Prints the report.
 pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(), Failure> {
@@ -48,10 +39,9 @@ pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(
     );
     out.line(wrap("", 0, &intro, width))?;
     out.line("")?;
-    let shown = shown(load, runs, machine.cpus);
-    table(&shown, out)?;
+    table(&load.settings, out)?;
     out.line("")?;
-    for sentence in sentences(&shown).into_iter().chain(limit(load)) {
+    for sentence in sentences(&load.settings).into_iter().chain(limit(load)) {
         out.line(wrap("", 0, &sentence, width))?;
     }
     let last = load.reference().and_then(|lrs| {
@@ -76,15 +66,10 @@ pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(
     ))
 }
 
-fn shown<'a>(load: &'a LoadReport, runs: &[Run], cpus: u32) -> Vec<Shown<'a>> {
-    load.settings.iter().map(|one| Shown::of(one, runs, cpus)).collect()
-}
-
 /// What it found, in a few sentences.
-pub(super) fn result(report: &Report, runs: &[Run]) -> String {
+pub(super) fn result(report: &Report) -> String {
     let of_load = |load: &LoadReport| {
-        let shown = shown(load, runs, report.machine.cpus);
-        sentences(&shown).into_iter().chain(limit(load)).collect::<Vec<_>>()
+        sentences(&load.settings).into_iter().chain(limit(load)).collect::<Vec<_>>()
     };
     let sentences: Vec<String> = report.loads.iter().flat_map(of_load).collect();
     if sentences.is_empty() {
@@ -94,33 +79,7 @@ pub(super) fn result(report: &Report, runs: &[Run]) -> String {
     }
 }
 
-impl<'a> Shown<'a> {
-    fn of(one: &'a SettingReport, runs: &[Run], cpus: u32) -> Shown<'a> {
-        let all: Vec<&Run> = runs.iter().collect();
-        let counted = complete(&all, &one.name);
-        let alone: Vec<&Run> = all.iter().copied().filter(|run| run.setting == "alone").collect();
-        let firsts = counted.iter().flat_map(|run| {
-            let mut tasks: Vec<_> = run.tasks.iter().collect();
-            let start = |task: &&crate::record::Task| task.started.unwrap_or(f64::INFINITY);
-            tasks.sort_by(|a, b| start(a).total_cmp(&start(b)));
-            let ratio = |task: &&crate::record::Task| {
-                Some(run_time(task)? / alone_time(&alone, run.round, &task.group)?)
-            };
-            tasks
-                .into_iter()
-                .take(cpus as usize)
-                .filter_map(|task| ratio(&task))
-                .collect::<Vec<_>>()
-        });
-        Shown { one, first_tasks: Spread::new(firsts.collect()).map(|all| all.mean()) }
-    }
-
-    fn figures(&self) -> &Figures {
-        &self.one.figures
-    }
-}
-
-fn table(shown: &[Shown<'_>], out: &mut Output) -> Result<(), Failure> {
+fn table(settings: &[SettingReport], out: &mut Output) -> Result<(), Failure> {
     let mut table = Columns::new(&[
         ("setting", Column::Text),
         ("slowdown", Column::Figure),
@@ -131,16 +90,16 @@ fn table(shown: &[Shown<'_>], out: &mut Output) -> Result<(), Failure> {
         ("CPU", Column::Figure),
         ("iowait", Column::Figure),
     ]);
-    for it in shown {
-        let figures = it.figures();
+    for one in settings {
+        let figures = &one.figures;
         let each = figures.makespans.iter().map(|one| words::figure(one.seconds));
         table.row(vec![
-            it.one.name.clone(),
-            words::known(it.first_tasks, |times| format!("{times:.2} x")),
+            one.name.clone(),
+            words::known(figures.first_tasks, |times| format!("{times:.2} x")),
             words::seconds(figures.response_mean),
             words::seconds(figures.makespan.as_ref().map(|makespan| makespan.median)),
             each.collect::<Vec<_>>().join(", "),
-            words::known(it.figures().cpu_seconds, words::figure),
+            words::known(figures.cpu_seconds, words::figure),
             words::percent(figures.effective),
             words::percent(figures.iowait),
         ]);
@@ -152,16 +111,18 @@ fn table(shown: &[Shown<'_>], out: &mut Output) -> Result<(), Failure> {
     out.line(wrap("", 0, legend, width))
 }
 
-fn sentences(shown: &[Shown<'_>]) -> Vec<String> {
+fn sentences(settings: &[SettingReport]) -> Vec<String> {
     let mut sentences = Vec::new();
-    let of = |kind: SettingKind| shown.iter().filter(move |it| it.one.kind == kind);
+    let of = |kind: SettingKind| settings.iter().filter(move |it| it.kind == kind);
     let Some(lrs) = of(SettingKind::Lrs).next() else { return sentences };
     let crowded = of(SettingKind::Static).max_by(|a, b| {
-        let slots = |it: &Shown<'_>| it.figures().slots_in_use.unwrap_or(0.0);
+        let slots = |it: &SettingReport| it.figures.slots_in_use.unwrap_or(0.0);
         slots(a).total_cmp(&slots(b))
     });
-    if let Some((ours, (name, theirs))) =
-        lrs.first_tasks.zip(crowded.and_then(|it| Some((&it.one.name, it.first_tasks?))))
+    if let Some((ours, (name, theirs))) = lrs
+        .figures
+        .first_tasks
+        .zip(crowded.and_then(|it| Some((&it.name, it.figures.first_tasks?))))
     {
         sentences.push(format!(
             "Under LRS the first tasks took {ours:.1} times their time alone, with {name} \
@@ -169,7 +130,7 @@ fn sentences(shown: &[Shown<'_>]) -> Vec<String> {
             if ours > theirs { " LRS lost here: it was to be below the latter." } else { "" }
         ));
     }
-    let makespan = |it: &Shown<'_>| it.figures().makespan.clone();
+    let makespan = |it: &SettingReport| it.figures.makespan.clone();
     let best = of(SettingKind::Static)
         .filter_map(|it| Some((it, makespan(it)?)))
         .min_by(|a, b| a.1.median.total_cmp(&b.1.median));
@@ -180,21 +141,21 @@ fn sentences(shown: &[Shown<'_>]) -> Vec<String> {
             change if !apart || change.abs() < LEVEL => format!(
                 "All tasks were done after about the same time as with the best number of slots \
                  ({}).",
-                best.one.name
+                best.name
             ),
             change if change < 0.0 => format!(
                 "All tasks were done after {:.0}% less time than with the best number of slots \
                  ({}).",
-                -change, best.one.name
+                -change, best.name
             ),
             change => format!(
                 "All tasks were done after {change:.0}% more time than with the best number of \
                  slots ({}): LRS lost here.",
-                best.one.name
+                best.name
             ),
         });
     }
-    let others = shown.iter().filter_map(|it| it.figures().others).fold(0.0, f64::max);
+    let others = settings.iter().filter_map(|it| it.figures.others).fold(0.0, f64::max);
     if others > BUSY {
         sentences.push(format!(
             "Other work took up to {:.0}% of this node's CPU meanwhile: the figures are distorted \

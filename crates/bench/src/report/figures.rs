@@ -62,7 +62,10 @@ pub(crate) struct Figures {
     /// over that of one of their group by itself in the same round; all tasks of all runs
     /// together.
     pub(crate) slowdown: Option<Summary>,
-    /// The same by group.
+    /// Run time of the first task on each CPU over that of one of its group by itself in the same round; mean
+    /// over all runs.
+    pub(crate) first_tasks: Option<f64>,
+    /// [`Figures::slowdown`] by group.
     pub(crate) slowdown_of_groups: Vec<GroupSlowdown>,
     /// Share of CPU time that was used.
     pub(crate) effective: Option<f64>,
@@ -149,6 +152,7 @@ impl Figures {
             slowdown: Spread::new(slowdowns.iter().map(|(_, slowdown)| *slowdown).collect())
                 .as_ref()
                 .map(Summary::from),
+            first_tasks: first_tasks(runs, alone, cpus),
             effective: median(runs, |run| run.node.effective),
             iowait: median(runs, |run| run.node.iowait),
             steal: median(runs, |run| run.node.steal),
@@ -173,7 +177,7 @@ impl Figures {
 }
 
 /// Seconds from slot to exit.
-pub(super) fn run_time(task: &Task) -> Option<f64> {
+fn run_time(task: &Task) -> Option<f64> {
     Some(task.ended? - task.started?)
 }
 
@@ -240,13 +244,27 @@ pub(super) fn alone(runs: &[&Run]) -> Vec<Alone> {
 }
 
 /// What a task of the group took by itself in this round: the median of those that ran.
-pub(super) fn alone_time(alone: &[&Run], round: u32, group: &str) -> Option<f64> {
+fn alone_time(alone: &[&Run], round: u32, group: &str) -> Option<f64> {
     let of_round = alone.iter().filter(|run| run.round == round);
     let times = of_round
         .flat_map(|run| &run.tasks)
         .filter(|task| task.group == group && task.outcome == Outcome::Ok)
         .filter_map(|task| run_time(task).filter(|seconds| *seconds > 0.0));
     Spread::new(times.collect()).map(|times| times.median())
+}
+
+/// See [`Figures::first_tasks`].
+fn first_tasks(runs: &[&Run], alone: &[&Run], cpus: u32) -> Option<f64> {
+    let of_run = |run: &&Run| {
+        let mut tasks: Vec<&Task> = run.tasks.iter().collect();
+        let start = |task: &&Task| task.started.unwrap_or(f64::INFINITY);
+        tasks.sort_by(|a, b| start(a).total_cmp(&start(b)));
+        let first = tasks.into_iter().take(cpus as usize);
+        let ratio =
+            |task: &Task| Some(run_time(task)? / alone_time(alone, run.round, &task.group)?);
+        first.filter_map(ratio).collect::<Vec<_>>()
+    };
+    Spread::new(runs.iter().flat_map(of_run).collect()).map(|all| all.mean())
 }
 
 /// Group and slowdown of every task that had an active slot from begin to end.

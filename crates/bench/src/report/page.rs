@@ -53,7 +53,7 @@ pub(super) fn html(report: &Report, runs: &[Run]) -> Result<String, Failure> {
         ratios: ratios(load),
         courses: courses(load, runs),
     });
-    let opening = (report.machine.suite == demo::SUITE).then(|| demo::result(report, runs));
+    let opening = (report.machine.suite == demo::SUITE).then(|| demo::result(report));
     rendered(&Page { report, opening, overview: overview(report), loads: loads.collect() })
 }
 

@@ -45,6 +45,9 @@ pub(super) const TIMES: &[Column] = &[
         words::interval(one.ratio.as_ref().and_then(|ratio| ratio.interval))
     }),
     column("slowdown", On::Both, |one| words::times(one.figures.slowdown.as_ref())),
+    column("first tasks", On::Page, |one| {
+        words::known(one.figures.first_tasks, |times| format!("{times:.2} x"))
+    }),
 ];
 
 /// What tasks and node did.

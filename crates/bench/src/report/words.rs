@@ -257,7 +257,8 @@ pub(super) fn methods(machine: &Machine) -> Vec<String> {
          all CPUs: idle, others, and more CPU seconds of the tasks than the least."
             .to_owned(),
         "Slowdown: run time of tasks that were active from begin to end (with static slots: all) \
-         over that of one of their group by itself in the same round; median over all such tasks."
+         over that of one of their group by itself in the same round; median over all such tasks. First tasks: \
+         the same of the first task on each CPU of each run; mean."
             .to_owned(),
         format!(
             "CPU and iowait: share of all CPU time from the first arrival to the last exit. \

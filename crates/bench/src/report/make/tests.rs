@@ -202,6 +202,8 @@ fn times_of_tasks_have_known_answers() {
         .collect();
     assert_eq!(groups, [("map", 1.2, 1), ("reduce", 2.5, 1)]);
     assert_eq!(figures.slowdown.as_ref().unwrap().median, 1.85);
+    // Both that began first, the passive one too: 6 s and 30 s of 5 s.
+    assert_eq!(figures.first_tasks, Some((6.0 / 5.0 + 30.0 / 5.0) / 2.0));
     assert!(load.failed.is_empty(), "single tasks need no makespan");
     assert_eq!(figures.effective, None, "unknown stays unknown");
 }
