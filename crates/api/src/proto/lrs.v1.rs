@@ -833,8 +833,8 @@ pub struct Queued {
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
     /// 1 is next: by priority; within it users take turns; within a user by who first asked. It is served in
-    /// this order if no request comes or leaves. Absent: a reservation. With `slots.order` =
-    /// "complement" another one of the same user and priority may be next.
+    /// this order if no request comes or leaves, but for slots that are for tasks that wait alone. Absent: a
+    /// reservation. With `slots.order` = "complement" another one of the same user and priority may be next.
     #[prost(uint32, optional, tag = "2")]
     pub place: ::core::option::Option<u32>,
     #[prost(string, optional, tag = "3")]
@@ -1786,7 +1786,7 @@ pub enum Bound {
     Off = 1,
     /// slots.passive_max is reached.
     Max = 2,
-    /// The guard holds, or no further task of the mean size fits.
+    /// The guard holds, or no further task of the size that is to be expected fits.
     Memory = 3,
     /// The last slots made active tasks wait.
     ActiveTier = 4,
