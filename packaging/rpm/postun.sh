@@ -9,7 +9,7 @@ if [ "$1" -eq 0 ]; then
     [ ! -d "$freezer" ] || find "$freezer" -depth -type d -exec rmdir {} + 2>/dev/null || :
     # What systemd-tmpfiles made; drop-ins and a changed lrs.toml are the operator's.
     for directory in /etc/lrs/lrs.toml.d /etc/lrs; do
-        [ ! -d "$directory" ] || rmdir --ignore-fail-on-non-empty "$directory"
+        [ ! -d "$directory" ] || rmdir --ignore-fail-on-non-empty "$directory" || :
     done
     # Where an offer could not be given back, the ledger is what knows the node's own figure.
     [ -e /run/lrs-yarn/yarn.json ] || rm -rf /run/lrs-yarn

@@ -26,7 +26,9 @@ fn run_what_fails(daemon: &mut Daemon) {
 /// The same, until its end is in the history.
 fn fail_once(daemon: &mut Daemon, before: usize) {
     run_what_fails(daemon);
-    daemon.eventually("the end", |daemon| (failed(daemon).len() > before).then_some(()));
+    daemon.eventually("the end in the history", |daemon| {
+        (failed(daemon).len() > before).then_some(())
+    });
 }
 
 fn list(daemon: &Daemon, arguments: &[&str]) -> Vec<Value> {

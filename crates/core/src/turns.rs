@@ -5,8 +5,8 @@
 //! behind those that wait already, and one who was served goes behind them all. So between two grants to
 //! one user each other that waited at the same priority all the time has at least one grant, and exactly
 //! one where the first waited all the time too. A first request waits for at most one grant to each other
-//! user of its priority. Slots for tasks that wait alone (`shaper/opening.rs`) are the exception: a request that
-//! computes could not have them, and is passed over.
+//! user of its priority. Slots that only tasks that wait may have (`shaper/opening.rs`) are the exception: a
+//! request that computes is passed over.
 //!
 //! What is kept of a user is the number of the last grant before it came or was served: its *turn*. Nothing
 //! is kept of users that do not wait. Of equal turns the one that asked first is first: so it is after a

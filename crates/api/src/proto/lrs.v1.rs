@@ -833,7 +833,7 @@ pub struct Queued {
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
     /// 1 is next: by priority; within it users take turns; within a user by who first asked. It is served in
-    /// this order if no request comes or leaves, but for slots that are for tasks that wait alone. Absent: a
+    /// this order if no request comes or leaves, but for slots that only tasks that wait may have. Absent: a
     /// reservation. With `slots.order` = "complement" another one of the same user and priority may be next.
     #[prost(uint32, optional, tag = "2")]
     pub place: ::core::option::Option<u32>,

@@ -82,7 +82,7 @@ pub(super) fn result(report: &Report) -> String {
 fn table(settings: &[SettingReport], out: &mut Output) -> Result<(), Failure> {
     let mut table = Columns::new(&[
         ("setting", Column::Text),
-        ("slowdown", Column::Figure),
+        ("first tasks", Column::Figure),
         ("response", Column::Figure),
         ("all done", Column::Figure),
         ("each round", Column::Figure),
@@ -105,7 +105,7 @@ fn table(settings: &[SettingReport], out: &mut Output) -> Result<(), Failure> {
         ]);
     }
     out.table(&table)?;
-    let legend = "slowdown: the first task on each core, its time over that of one alone. response: \
+    let legend = "first tasks: the first task on each core, its time over that of one alone. response: \
                   from submission to end, mean of all tasks. CPU s: used by the tasks.";
     let width = out.width();
     out.line(wrap("", 0, legend, width))

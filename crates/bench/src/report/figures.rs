@@ -62,8 +62,8 @@ pub(crate) struct Figures {
     /// over that of one of their group by itself in the same round; all tasks of all runs
     /// together.
     pub(crate) slowdown: Option<Summary>,
-    /// Run time of the first task on each CPU over that of one of its group by itself in the same round; mean
-    /// over all runs.
+    /// Run time of the tasks that began first, as many as there are CPUs, active or passive, over that of one of
+    /// their group by itself in the same round; mean over all runs.
     pub(crate) first_tasks: Option<f64>,
     /// [`Figures::slowdown`] by group.
     pub(crate) slowdown_of_groups: Vec<GroupSlowdown>,

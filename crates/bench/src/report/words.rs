@@ -258,7 +258,8 @@ pub(super) fn methods(machine: &Machine) -> Vec<String> {
             .to_owned(),
         "Slowdown: run time of tasks that were active from begin to end (with static slots: all) \
          over that of one of their group by itself in the same round; median over all such tasks. First tasks: \
-         the same of the first task on each CPU of each run; mean."
+         the same ratio, of as many tasks of each run as there are CPUs: those that began first, \
+         active or passive; mean over all."
             .to_owned(),
         format!(
             "CPU and iowait: share of all CPU time from the first arrival to the last exit. \

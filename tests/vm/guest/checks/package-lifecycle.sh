@@ -65,6 +65,7 @@ step 'the exporter'
 # And no I/O lane: emulated, a sleeper may look like a task of short bursts, and be in it.
 sed -i -e 's/^#listen = ""/listen = "127.0.0.1:9753"/' -e 's/^#lane_share = .*/lane_share = 0.0/' \
     /etc/lrs/lrs.toml
+grep -qx 'lane_share = 0.0' /etc/lrs/lrs.toml || fault "the I/O lane is still on"
 systemctl reload lrsd.service || fault "systemctl reload: status $?"
 systemctl start lrs-exporter.service || fault "systemctl start lrs-exporter: status $?"
 # shellcheck disable=SC2317 # called through eventually
