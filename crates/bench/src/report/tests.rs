@@ -228,6 +228,25 @@ fn a_picture_of_a_node_has_a_gap_where_lrsd_did_not_run() {
 }
 
 #[test]
+fn the_demo_says_how_many_rounds_are_complete_and_one_proves_little() {
+    let machine = synthetic::machine();
+    let report = Report::new(&machine, &synthetic::runs(2));
+    // A run of the first load failed.
+    assert_eq!(demo::rounds(2, &report.loads[0].settings), "1 of 2 rounds complete");
+    assert_eq!(demo::rounds(2, &report.loads[1].settings), "2 rounds");
+    let verdict = |rounds, of_lrs| {
+        let mut runs = synthetic::runs(rounds);
+        for run in &mut runs {
+            run.makespan_seconds = Some(if run.setting == "lrs" { of_lrs } else { 60.0 });
+        }
+        demo::sentences(&Report::new(&machine, &runs).loads[0].settings).join(" ")
+    };
+    assert!(verdict(1, 56.0).contains("after about the same time"));
+    assert!(verdict(2, 56.0).contains("after 7% less time"));
+    assert!(verdict(1, 50.0).contains("after 17% less time"));
+}
+
+#[test]
 fn the_page_of_the_demo_begins_with_what_it_found() {
     let (mut machine, runs) = (synthetic::machine(), synthetic::runs(2));
     machine.rounds = 2;
