@@ -2,24 +2,21 @@
 //! for the others, and how long a task's owner waits), then the makespan, then the slots of a run; and
 //! the sentence that its page begins with.
 //!
-//! Two rounds can show no small difference: where the makespans of two settings overlap they are
-//! called about the same. A slow node has time for one round only, which shows less still.
+//! Two rounds can show no small difference, and many nodes have time for one only: makespans that
+//! overlap, or differ by less than a tenth, are called about the same.
 
 use lrs_term::{Column, Columns, Failure, Output, wrap};
 
 use super::model::{LoadReport, Report, SettingReport, complete};
 use super::words;
-use crate::record::{Point, Run, SettingKind};
+use crate::record::{Machine, Point, Run, SettingKind};
 
 /// From which share of the CPU other work counts as a distortion.
 const BUSY: f64 = 0.1;
 
-/// Percent below which two makespans are about the same, however often they were taken.
-const LEVEL: f64 = 3.0;
-
-/// The same where one of them was taken once: the makespan of a static setting differs by this much
-/// from round to round.
-const LEVEL_OF_ONE: f64 = 10.0;
+/// Percent below which two makespans are about the same: of two runs of one static setting, in one
+/// round each, many are so far apart.
+const LEVEL: f64 = 10.0;
 
 /// The name of its suite.
 pub(super) const SUITE: &str = "demo";
@@ -39,7 +36,7 @@ pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(
         machine.disk,
         load.load.tasks,
         load.load.about,
-        rounds(machine.rounds, &load.settings)
+        rounds(machine, &load.settings)
     );
     out.line(wrap("", 0, &intro, width))?;
     out.line("")?;
@@ -84,13 +81,18 @@ pub(super) fn result(report: &Report) -> String {
 }
 
 /// How many rounds are complete in every setting, in words: the time limit can have cut some off.
-pub(super) fn rounds(planned: u32, settings: &[SettingReport]) -> String {
-    let complete = settings.iter().map(|it| it.figures.makespans.len()).min();
-    match complete {
-        Some(complete) if complete < planned as usize => {
-            format!("{complete} of {planned} rounds complete")
-        }
-        _ => format!("{planned} rounds"),
+pub(super) fn rounds(machine: &Machine, settings: &[SettingReport]) -> String {
+    let has = |name: &str, round: u32| {
+        let one = settings.iter().find(|it| it.name == name);
+        one.is_some_and(|it| it.figures.makespans.iter().any(|run| run.round == round))
+    };
+    let compared = || machine.settings.iter().filter(|it| it.kind != SettingKind::Alone);
+    let whole = |round: &u32| compared().all(|it| has(&it.name, *round));
+    let (planned, complete) = (machine.rounds, (0..machine.rounds).filter(whole).count());
+    if complete == planned as usize {
+        format!("{planned} rounds")
+    } else {
+        format!("{complete} of {planned} rounds complete")
     }
 }
 
@@ -152,10 +154,8 @@ pub(super) fn sentences(settings: &[SettingReport]) -> Vec<String> {
     if let (Some(ours), Some((best, theirs))) = (makespan(lrs), best) {
         let change = (ours.median / theirs.median.max(f64::MIN_POSITIVE) - 1.0) * 100.0;
         let apart = ours.range[1] < theirs.range[0] || theirs.range[1] < ours.range[0];
-        let times = lrs.figures.makespans.len().min(best.figures.makespans.len());
-        let level = if times < 2 { LEVEL_OF_ONE } else { LEVEL };
         sentences.push(match change {
-            change if !apart || change.abs() < level => format!(
+            change if !apart || change.abs() < LEVEL => format!(
                 "All tasks were done after about the same time as with the best number of slots \
                  ({}).",
                 best.name

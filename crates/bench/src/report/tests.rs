@@ -228,22 +228,34 @@ fn a_picture_of_a_node_has_a_gap_where_lrsd_did_not_run() {
 }
 
 #[test]
-fn the_demo_says_how_many_rounds_are_complete_and_one_proves_little() {
-    let machine = synthetic::machine();
-    let report = Report::new(&machine, &synthetic::runs(2));
+fn the_demo_says_how_many_rounds_are_complete_in_every_setting() {
+    let mut machine = synthetic::machine();
+    machine.rounds = 2;
+    let mut runs = synthetic::runs(2);
+    let of = |runs: &[Run], load: usize| {
+        demo::rounds(&machine, &Report::new(&machine, runs).loads[load].settings)
+    };
     // A run of the first load failed.
-    assert_eq!(demo::rounds(2, &report.loads[0].settings), "1 of 2 rounds complete");
-    assert_eq!(demo::rounds(2, &report.loads[1].settings), "2 rounds");
-    let verdict = |rounds, of_lrs| {
-        let mut runs = synthetic::runs(rounds);
+    assert_eq!((&*of(&runs, 0), &*of(&runs, 1)), ("1 of 2 rounds complete", "2 rounds"));
+    runs.retain(|run| run.round == 1 || run.setting != "lrs");
+    assert_eq!(of(&runs, 0), "0 of 2 rounds complete", "one failed, the other was not run");
+    runs.retain(|run| run.setting != "lrs again");
+    assert_eq!(of(&runs, 1), "0 of 2 rounds complete", "a setting that never ran");
+}
+
+#[test]
+fn the_demo_calls_less_than_a_tenth_no_difference() {
+    let (machine, runs) = (synthetic::machine(), synthetic::runs(2));
+    let verdict = |of_lrs| {
+        let mut runs = runs.clone();
         for run in &mut runs {
             run.makespan_seconds = Some(if run.setting == "lrs" { of_lrs } else { 60.0 });
         }
         demo::sentences(&Report::new(&machine, &runs).loads[0].settings).join(" ")
     };
-    assert!(verdict(1, 56.0).contains("after about the same time"));
-    assert!(verdict(2, 56.0).contains("after 7% less time"));
-    assert!(verdict(1, 50.0).contains("after 17% less time"));
+    assert!(verdict(55.0).contains("after about the same time"));
+    assert!(verdict(50.0).contains("after 17% less time"));
+    assert!(verdict(67.0).contains("after 12% more time") && verdict(67.0).contains("LRS lost"));
 }
 
 #[test]
