@@ -10,8 +10,9 @@ use rustix::termios::{Action, tcflow};
 
 use crate::harness::{Daemon, PATIENCE, weights};
 
-const TWO: &str =
-    "daemon.sample_period = \"100ms\"\n[slots]\nactive = 2\npassive = 2\nexpand = false\n";
+// No loans: on a slow node a task that is about to sleep still computes, and would borrow.
+const TWO: &str = "daemon.sample_period = \"100ms\"\n\
+    [slots]\nactive = 2\npassive = 2\nexpand = false\nlend = false\n";
 
 /// Both ends of a pipe that is full from the beginning; the first is to be kept open and unread.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
